@@ -1,0 +1,52 @@
+# One door to every task. Each door does its own set-up in .venv; only Python 3.11+ is needed,
+# and a C compiler if the native kernel is to be built.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup check test bench vectors demo lock clean
+
+help:
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+setup: $(READY)  ## make the virtual environment and build the kernel
+
+# Hashes pin every download; the project itself is built with the pinned setuptools.
+$(READY): requirements/dev.lock pyproject.toml setup.py src/headrace/kernel/_native.c
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	@touch $@
+
+check: $(READY)  ## format, lint, types, contracts, fast tests: about a minute
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m pytest -q -n 2 -m "not slow"
+
+# The last lines list what was skipped, with the reason.
+test: check  ## everything; what .ci/run calls
+	$(BIN)/python -m pytest -q -n 2 -rs -m slow
+
+bench: $(READY)  ## the kernel against a bare hash loop, a copy and its twin
+	$(BIN)/python bench/kernel.py
+
+vectors: $(READY)  ## record the released SDK's bytes anew into tests/vectors
+	$(BIN)/python -m tools.record_vectors
+
+demo: $(READY)  ## recorded SDK frames through wire and kernel
+	$(BIN)/python examples/demo.py
+
+lock:  ## renew requirements/*.lock (needs uv)
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	  pyproject.toml -o requirements/runtime.lock
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	  pyproject.toml requirements/dev.in -o requirements/dev.lock
+
+clean:  ## remove what the doors made
+	rm -rf $(VENV) .venv-* build dist src/*.egg-info src/headrace/kernel/*.so \
+	  .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

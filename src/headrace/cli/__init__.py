@@ -1,0 +1,1 @@
+"""The `headrace` command, built on the client; heavy parts are loaded by name, lazily."""

@@ -1,0 +1,1 @@
+"""The SDK: one sans-IO session with a sync and an async face."""

@@ -1,0 +1,1 @@
+"""Consumer groups: membership, assignment and the cooperative hand-over of partitions."""

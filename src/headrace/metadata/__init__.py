@@ -1,0 +1,1 @@
+"""The metadata state machine: streams, topics, users, permissions, tokens and consumer groups."""

@@ -1,0 +1,1 @@
+"""The partition state machine: append, poll, consumer offsets, retention."""

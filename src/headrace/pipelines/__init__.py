@@ -1,0 +1,1 @@
+"""Declared jobs: topic, then SQL or DataFrame code on Spark, then sink."""

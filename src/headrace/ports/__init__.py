@@ -1,0 +1,1 @@
+"""What is carried out for the core: effects, their completion events, the Protocols behind."""

@@ -1,0 +1,1 @@
+"""Where core and real world are joined: configuration, bootstrap, supervisor."""

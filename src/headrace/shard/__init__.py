@@ -1,0 +1,1 @@
+"""One whole shard without I/O: pump, router, placement, reconciler, and the order of effects."""

@@ -1,0 +1,1 @@
+"""Where core and simulated world are joined: one seed decides network, disk, clock and load."""

@@ -1,0 +1,1 @@
+"""Topics as DataFrames: options, plan, offsets, schema, source and writer for PySpark."""

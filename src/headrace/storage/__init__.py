@@ -1,0 +1,1 @@
+"""Formats and decisions of the disk: journal, segments, index, superblock, snapshot, recovery."""

@@ -1,0 +1,1 @@
+"""How bytes enter and leave a node: TCP, WebSocket, QUIC, HTTP."""

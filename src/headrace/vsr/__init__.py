@@ -1,0 +1,1 @@
+"""Viewstamped Replication: one replica of one group, event in, effects out, split by phase."""
