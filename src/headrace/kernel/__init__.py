@@ -1,0 +1,73 @@
+"""The one C file, its pure-Python twin, and the choice between them: the lowest layer.
+
+Whatever must touch every message of a batch is here: admission, verification, search, slices,
+and the way to and from columns. The functions are described in `twin.py`.
+
+Batches are changed and compared in place. The native kernel works on 64 KiB and more without the
+interpreter lock, so the caller must not let another thread write to a buffer that is in use here:
+the result would then be of no use, though memory stays safe.
+"""
+
+from headrace.kernel.errors import BatchError, Reason
+from headrace.kernel.layout import (
+    BATCH_HEADER_BYTES,
+    FRAME_HEADER_BYTES,
+    MESSAGE_ID_BYTES,
+    OFFSET_MAX,
+    PAYLOAD_BYTES_MAX,
+    USER_HEADER_FIELD_BYTES_MAX,
+    USER_HEADERS_BYTES_MAX,
+    Columns,
+)
+
+NATIVE: bool
+"""Whether the C kernel was built and serves; if not, its Python twin does."""
+
+try:
+    from headrace.kernel._native import (
+        admit,
+        build,
+        columns,
+        find_offset,
+        find_timestamp,
+        slice_batch,
+        verify,
+        xxh3_64,
+    )
+
+    NATIVE = True
+except ImportError:
+    from headrace.kernel.twin import (
+        admit,
+        build,
+        columns,
+        find_offset,
+        find_timestamp,
+        slice_batch,
+        verify,
+        xxh3_64,
+    )
+
+    NATIVE = False
+
+__all__ = [
+    "BATCH_HEADER_BYTES",
+    "FRAME_HEADER_BYTES",
+    "MESSAGE_ID_BYTES",
+    "NATIVE",
+    "OFFSET_MAX",
+    "PAYLOAD_BYTES_MAX",
+    "USER_HEADERS_BYTES_MAX",
+    "USER_HEADER_FIELD_BYTES_MAX",
+    "BatchError",
+    "Columns",
+    "Reason",
+    "admit",
+    "build",
+    "columns",
+    "find_offset",
+    "find_timestamp",
+    "slice_batch",
+    "verify",
+    "xxh3_64",
+]

@@ -1,0 +1,1870 @@
+/* The native kernel: everything that must touch each message of a batch.
+ *
+ * In the order of this file: the batch layout, XXH3-64, the frame walk, then one section for each
+ * Python function. twin.py holds the same functions in Python; tests hold the two equal, errors
+ * included, so checks are made in the same order in both.
+ *
+ * Rules. No Python object is touched inside a loop. Inputs of 64 KiB and more are worked on
+ * without the interpreter lock, so another thread may change the bytes meanwhile: each length is
+ * read once, into a local, and the local is what is checked and used. A changed byte may then
+ * give a wrong answer, never a wrong access. Scratch memory comes from PyMem_RawMalloc and is
+ * smaller than the input.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#if !defined(__BYTE_ORDER__) || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "a batch is little-endian and is read in place: this machine needs the Python twin"
+#endif
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#define WITH_AVX2 1
+#else
+#define WITH_AVX2 0
+#endif
+
+#define INLINE static inline __attribute__((always_inline))
+#define COLD static __attribute__((cold, noinline))
+#define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
+
+/* ---------------------------------------------------------------------------------- layout -- */
+
+/* Exported as module constants; layout.py has the same names and numbers. */
+#define LAYOUT(X)                          \
+    X(BATCH_HEADER_BYTES, 256)             \
+    X(PARTITION_ID_AT, 0)                  \
+    X(BASE_OFFSET_AT, 8)                   \
+    X(BASE_TIMESTAMP_AT, 16)               \
+    X(ORIGIN_TIMESTAMP_AT, 24)             \
+    X(BATCH_LENGTH_AT, 32)                 \
+    X(BATCH_CHECKSUM_AT, 40)               \
+    X(MESSAGE_COUNT_AT, 48)                \
+    X(BATCH_RESERVED_AT, 52)               \
+    X(CHECKSUM_HEAD_BYTES, 44)             \
+    X(FRAME_HEADER_BYTES, 48)              \
+    X(FRAME_CHECKSUM_AT, 0)                \
+    X(FRAME_ID_AT, 8)                      \
+    X(OFFSET_DELTA_AT, 24)                 \
+    X(TIMESTAMP_DELTA_AT, 28)              \
+    X(USER_HEADERS_LENGTH_AT, 32)          \
+    X(PAYLOAD_LENGTH_AT, 36)               \
+    X(FRAME_RESERVED_AT, 40)               \
+    X(MESSAGE_ID_BYTES, 16)                \
+    X(USER_HEADER_PREFIX_BYTES, 5)         \
+    X(PAYLOAD_BYTES_MAX, 64000000)         \
+    X(USER_HEADERS_BYTES_MAX, 100000)      \
+    X(USER_HEADER_FIELD_BYTES_MAX, 255)    \
+    X(COLUMN_BYTES_MAX, INT32_MAX)         \
+    X(BATCH_BYTES_MAX, INT32_MAX)
+
+#define AS_ENUMERATOR(name, value) name = value,
+enum { LAYOUT(AS_ENUMERATOR) };
+
+/* Exported with the prefix REASON_; errors.py has the same names and numbers, and the texts. */
+#define REASONS(X)                  \
+    X(HEADER_TRUNCATED, 1)          \
+    X(BATCH_LENGTH, 2)              \
+    X(BATCH_RESERVED, 3)            \
+    X(MESSAGE_COUNT_RANGE, 4)       \
+    X(MESSAGE_COUNT, 5)             \
+    X(BASE_OFFSET, 6)               \
+    X(PAYLOAD_LENGTH, 7)            \
+    X(USER_HEADERS_LENGTH, 8)       \
+    X(FRAME_LENGTH, 9)              \
+    X(FRAME_CHECKSUM, 10)           \
+    X(FRAME_RESERVED, 11)           \
+    X(OFFSET_DELTA, 12)             \
+    X(USER_HEADERS_TRUNCATED, 13)   \
+    X(USER_HEADER_KIND, 14)         \
+    X(USER_HEADER_LENGTH, 15)       \
+    X(USER_HEADERS_ODD, 16)         \
+    X(TRAILING_BYTES, 17)           \
+    X(BATCH_CHECKSUM, 18)           \
+    X(COLUMN_LENGTH, 19)            \
+    X(COLUMN_OFFSETS, 20)           \
+    X(TIMESTAMP_SPAN, 21)           \
+    X(BATCH_SIZE, 22)
+
+#define AS_REASON(name, value) REASON_##name = value,
+enum { REASON_NO_MEMORY = 0, REASONS(AS_REASON) };
+
+/* The checksum covers the frame from the id to the end. */
+enum { HASHED_AT = FRAME_ID_AT };
+
+INLINE uint32_t load32(const uint8_t *at)
+{
+    uint32_t value;
+    memcpy(&value, at, sizeof value);
+    return value;
+}
+
+INLINE uint64_t load64(const uint8_t *at)
+{
+    uint64_t value;
+    memcpy(&value, at, sizeof value);
+    return value;
+}
+
+INLINE void store32(uint8_t *at, uint32_t value) { memcpy(at, &value, sizeof value); }
+
+INLINE void store64(uint8_t *at, uint64_t value) { memcpy(at, &value, sizeof value); }
+
+/* --------------------------------------------------------------------------------- XXH3-64 -- */
+
+/* Seed 0 and the default secret, from the public specification of the algorithm: inputs up to 16
+ * bytes, up to 128, up to 240, and longer ones in stripes of 64 bytes and blocks of 16 stripes. */
+
+#define PRIME32_1 0x9E3779B1u
+#define PRIME32_2 0x85EBCA77u
+#define PRIME32_3 0xC2B2AE3Du
+#define PRIME64_1 0x9E3779B185EBCA87u
+#define PRIME64_2 0xC2B2AE3D27D4EB4Fu
+#define PRIME64_3 0x165667B19E3779F9u
+#define PRIME64_4 0x85EBCA77C2B2AE63u
+#define PRIME64_5 0x27D4EB2F165667C5u
+#define PRIME_MX1 0x165667919E3779F9u
+#define PRIME_MX2 0x9FB21C651E98DF25u
+
+enum {
+    STRIPE = 64,
+    STRIPES_PER_BLOCK = 16,
+    BLOCK = STRIPE * STRIPES_PER_BLOCK,
+    SECRET_STEP = 8,         /* the secret moves on by this much with each stripe */
+    SECRET_SCRAMBLE = 128,   /* where the key of the scramble after a block lies */
+    SECRET_LAST_STRIPE = 121,
+    SECRET_MERGE = 11,
+    SECRET_MIDDLE_TAIL = 3,  /* rounds past the eighth of a middle-sized input */
+    SECRET_MIDDLE_LAST = 119,
+};
+
+static const uint8_t SECRET[192] = {
+    0xb8, 0xfe, 0x6c, 0x39, 0x23, 0xa4, 0x4b, 0xbe, 0x7c, 0x01, 0x81, 0x2c, 0xf7, 0x21, 0xad, 0x1c,
+    0xde, 0xd4, 0x6d, 0xe9, 0x83, 0x90, 0x97, 0xdb, 0x72, 0x40, 0xa4, 0xa4, 0xb7, 0xb3, 0x67, 0x1f,
+    0xcb, 0x79, 0xe6, 0x4e, 0xcc, 0xc0, 0xe5, 0x78, 0x82, 0x5a, 0xd0, 0x7d, 0xcc, 0xff, 0x72, 0x21,
+    0xb8, 0x08, 0x46, 0x74, 0xf7, 0x43, 0x24, 0x8e, 0xe0, 0x35, 0x90, 0xe6, 0x81, 0x3a, 0x26, 0x4c,
+    0x3c, 0x28, 0x52, 0xbb, 0x91, 0xc3, 0x00, 0xcb, 0x88, 0xd0, 0x65, 0x8b, 0x1b, 0x53, 0x2e, 0xa3,
+    0x71, 0x64, 0x48, 0x97, 0xa2, 0x0d, 0xf9, 0x4e, 0x38, 0x19, 0xef, 0x46, 0xa9, 0xde, 0xac, 0xd8,
+    0xa8, 0xfa, 0x76, 0x3f, 0xe3, 0x9c, 0x34, 0x3f, 0xf9, 0xdc, 0xbb, 0xc7, 0xc7, 0x0b, 0x4f, 0x1d,
+    0x8a, 0x51, 0xe0, 0x4b, 0xcd, 0xb4, 0x59, 0x31, 0xc8, 0x9f, 0x7e, 0xc9, 0xd9, 0x78, 0x73, 0x64,
+    0xea, 0xc5, 0xac, 0x83, 0x34, 0xd3, 0xeb, 0xc3, 0xc5, 0x81, 0xa0, 0xff, 0xfa, 0x13, 0x63, 0xeb,
+    0x17, 0x0d, 0xdd, 0x51, 0xb7, 0xf0, 0xda, 0x49, 0xd3, 0x16, 0x55, 0x26, 0x29, 0xd4, 0x68, 0x9e,
+    0x2b, 0x16, 0xbe, 0x58, 0x7d, 0x47, 0xa1, 0xfc, 0x8f, 0xf8, 0xb8, 0xd1, 0x7a, 0xd0, 0x31, 0xce,
+    0x45, 0xcb, 0x3a, 0x8f, 0x95, 0x16, 0x04, 0x28, 0xaf, 0xd7, 0xfb, 0xca, 0xbb, 0x4b, 0x40, 0x7e,
+};
+
+static const uint64_t LANES_START[8] = {
+    PRIME32_3, PRIME64_1, PRIME64_2, PRIME64_3, PRIME64_4, PRIME32_2, PRIME64_5, PRIME32_1,
+};
+
+/* The two halves of the 128-bit product, folded into one. */
+INLINE uint64_t multiply_fold(uint64_t a, uint64_t b)
+{
+#if defined(__SIZEOF_INT128__)
+    unsigned __int128 product = (unsigned __int128)a * b;
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+#else
+    uint64_t low = (a & UINT32_MAX) * (b & UINT32_MAX);
+    uint64_t cross = (a >> 32) * (b & UINT32_MAX) + (low >> 32);
+    uint64_t other = (a & UINT32_MAX) * (b >> 32) + (cross & UINT32_MAX);
+    uint64_t high = (a >> 32) * (b >> 32) + (cross >> 32) + (other >> 32);
+    return ((other << 32) | (low & UINT32_MAX)) ^ high;
+#endif
+}
+
+INLINE uint64_t rotate_left(uint64_t value, int bits)
+{
+    return (value << bits) | (value >> (64 - bits));
+}
+
+INLINE uint64_t avalanche(uint64_t hash)
+{
+    hash ^= hash >> 37;
+    hash *= PRIME_MX1;
+    return hash ^ (hash >> 32);
+}
+
+/* The finish of the older XXH64, used for inputs of up to 3 bytes. */
+INLINE uint64_t avalanche_xxh64(uint64_t hash)
+{
+    hash ^= hash >> 33;
+    hash *= PRIME64_2;
+    hash ^= hash >> 29;
+    hash *= PRIME64_3;
+    return hash ^ (hash >> 32);
+}
+
+static uint64_t hash_to_16(const uint8_t *data, size_t length)
+{
+    if (length > 8) {
+        uint64_t low = load64(data) ^ load64(SECRET + 24) ^ load64(SECRET + 32);
+        uint64_t high = load64(data + length - 8) ^ load64(SECRET + 40) ^ load64(SECRET + 48);
+        return avalanche(length + __builtin_bswap64(low) + high + multiply_fold(low, high));
+    }
+    if (length >= 4) {
+        uint64_t both = ((uint64_t)load32(data) << 32) + load32(data + length - 4);
+        uint64_t hash = both ^ load64(SECRET + 8) ^ load64(SECRET + 16);
+        hash ^= rotate_left(hash, 49) ^ rotate_left(hash, 24);
+        hash *= PRIME_MX2;
+        hash ^= (hash >> 35) + length;
+        hash *= PRIME_MX2;
+        return hash ^ (hash >> 28);
+    }
+    if (length > 0) {
+        uint32_t all = ((uint32_t)data[0] << 16) | ((uint32_t)data[length >> 1] << 24)
+                       | data[length - 1] | ((uint32_t)length << 8);
+        return avalanche_xxh64(all ^ (uint64_t)(load32(SECRET) ^ load32(SECRET + 4)));
+    }
+    return avalanche_xxh64(load64(SECRET + 56) ^ load64(SECRET + 64));
+}
+
+INLINE uint64_t mix16(const uint8_t *data, const uint8_t *secret)
+{
+    return multiply_fold(load64(data) ^ load64(secret), load64(data + 8) ^ load64(secret + 8));
+}
+
+/* 17 to 128 bytes: pairs of 16 bytes from both ends towards the middle. */
+INLINE uint64_t hash_to_128(const uint8_t *data, size_t length)
+{
+    const uint8_t *end = data + length;
+    uint64_t hash = length * PRIME64_1;
+    if (length > 32) {
+        if (length > 64) {
+            if (length > 96)
+                hash += mix16(data + 48, SECRET + 96) + mix16(end - 64, SECRET + 112);
+            hash += mix16(data + 32, SECRET + 64) + mix16(end - 48, SECRET + 80);
+        }
+        hash += mix16(data + 16, SECRET + 32) + mix16(end - 32, SECRET + 48);
+    }
+    hash += mix16(data, SECRET) + mix16(end - 16, SECRET + 16);
+    return avalanche(hash);
+}
+
+/* 129 to 240 bytes. */
+INLINE uint64_t hash_to_240(const uint8_t *data, size_t length)
+{
+    uint64_t hash = length * PRIME64_1;
+    for (int round = 0; round < 8; round++)
+        hash += mix16(data + 16 * round, SECRET + 16 * round);
+    uint64_t tail = mix16(data + length - 16, SECRET + SECRET_MIDDLE_LAST);
+    int rounds = (int)(length / 16);
+    for (int round = 8; round < rounds; round++)
+        tail += mix16(data + 16 * round, SECRET + SECRET_MIDDLE_TAIL + 16 * (round - 8));
+    return avalanche(avalanche(hash) + tail);
+}
+
+INLINE uint64_t merge_lanes(const uint64_t lanes[8], size_t length)
+{
+    const uint8_t *secret = SECRET + SECRET_MERGE;
+    uint64_t hash = length * PRIME64_1;
+    for (int pair = 0; pair < 4; pair++)
+        hash += multiply_fold(lanes[2 * pair] ^ load64(secret + 16 * pair),
+                              lanes[2 * pair + 1] ^ load64(secret + 16 * pair + 8));
+    return avalanche(hash);
+}
+
+INLINE void mix_stripe(uint64_t lanes[8], const uint8_t *data, const uint8_t *secret)
+{
+    for (int lane = 0; lane < 8; lane++) {
+        uint64_t value = load64(data + 8 * lane);
+        uint64_t key = value ^ load64(secret + 8 * lane);
+        lanes[lane ^ 1] += value;
+        lanes[lane] += (key & UINT32_MAX) * (key >> 32);
+    }
+}
+
+static uint64_t hash_long_scalar(const uint8_t *data, size_t length)
+{
+    uint64_t lanes[8];
+    memcpy(lanes, LANES_START, sizeof lanes);
+    const uint8_t *last = data + length - STRIPE;
+    size_t blocks = (length - 1) / BLOCK;
+    size_t stripes_left = (length - 1) % BLOCK / STRIPE;
+    for (; blocks > 0; blocks--, data += BLOCK) {
+        for (int stripe = 0; stripe < STRIPES_PER_BLOCK; stripe++)
+            mix_stripe(lanes, data + STRIPE * stripe, SECRET + SECRET_STEP * stripe);
+        for (int lane = 0; lane < 8; lane++) {
+            uint64_t value = lanes[lane] ^ (lanes[lane] >> 47);
+            lanes[lane] = (value ^ load64(SECRET + SECRET_SCRAMBLE + 8 * lane)) * PRIME32_1;
+        }
+    }
+    for (size_t stripe = 0; stripe < stripes_left; stripe++)
+        mix_stripe(lanes, data + STRIPE * stripe, SECRET + SECRET_STEP * stripe);
+    mix_stripe(lanes, last, SECRET + SECRET_LAST_STRIPE);
+    return merge_lanes(lanes, length);
+}
+
+static uint64_t hash_copy_long_scalar(const uint8_t *data, size_t length, size_t skipped,
+                                      uint8_t *to, size_t copied)
+{
+    memcpy(to, data + skipped, copied);
+    return hash_long_scalar(data, length);
+}
+
+#if WITH_AVX2
+
+#define AVX2 __attribute__((target("avx2")))
+
+INLINE AVX2 __m256i load_vector(const uint8_t *at)
+{
+    return _mm256_loadu_si256((const __m256i *)(const void *)at);
+}
+
+INLINE AVX2 void store_vector(uint8_t *at, __m256i value)
+{
+    _mm256_storeu_si256((__m256i *)(void *)at, value);
+}
+
+INLINE AVX2 __m256i mix_vector(__m256i lanes, __m256i value, const uint8_t *secret)
+{
+    __m256i key = _mm256_xor_si256(value, load_vector(secret));
+    __m256i product = _mm256_mul_epu32(key, _mm256_srli_epi64(key, 32));
+    __m256i swapped = _mm256_shuffle_epi32(value, _MM_SHUFFLE(1, 0, 3, 2));
+    return _mm256_add_epi64(lanes, _mm256_add_epi64(product, swapped));
+}
+
+INLINE AVX2 __m256i scramble_vector(__m256i lanes, const uint8_t *secret)
+{
+    const __m256i prime = _mm256_set1_epi64x(PRIME32_1);
+    __m256i value = _mm256_xor_si256(lanes, _mm256_srli_epi64(lanes, 47));
+    value = _mm256_xor_si256(value, load_vector(secret));
+    __m256i low = _mm256_mul_epu32(value, prime);
+    __m256i high = _mm256_mul_epu32(_mm256_srli_epi64(value, 32), prime);
+    return _mm256_add_epi64(low, _mm256_slli_epi64(high, 32));
+}
+
+/* The two halves of the eight lanes, and what is copied on the way. */
+typedef struct {
+    __m256i low;
+    __m256i high;
+    uint8_t *to;     /* where the second stripe is copied to; the first never is */
+    uint64_t behind; /* how far behind the second stripe the next one lies */
+    uint64_t limit;  /* highest `behind` at which a stripe is copied */
+} Stripes;
+
+INLINE AVX2 void mix_vectors(Stripes *stripes, bool copy, const uint8_t *data,
+                             const uint8_t *secret)
+{
+    __m256i low = load_vector(data);
+    __m256i high = load_vector(data + 32);
+    stripes->low = mix_vector(stripes->low, low, secret);
+    stripes->high = mix_vector(stripes->high, high, secret + 32);
+    if (copy) {
+        if (stripes->behind <= stripes->limit) {
+            store_vector(stripes->to + stripes->behind, low);
+            store_vector(stripes->to + stripes->behind + 32, high);
+        }
+        stripes->behind += STRIPE;
+    }
+}
+
+INLINE AVX2 uint64_t hash_stripes(Stripes *stripes, bool copy, const uint8_t *data, size_t length)
+{
+    stripes->low = load_vector((const uint8_t *)LANES_START);
+    stripes->high = load_vector((const uint8_t *)LANES_START + 32);
+    const uint8_t *last = data + length - STRIPE;
+    size_t blocks = (length - 1) / BLOCK;
+    size_t stripes_left = (length - 1) % BLOCK / STRIPE;
+    for (; blocks > 0; blocks--, data += BLOCK) {
+        /* Unrolled further, the compiler regroups the additions and runs out of registers. */
+#pragma GCC unroll 2
+        for (size_t stripe = 0; stripe < STRIPES_PER_BLOCK; stripe++)
+            mix_vectors(stripes, copy, data + STRIPE * stripe, SECRET + SECRET_STEP * stripe);
+        stripes->low = scramble_vector(stripes->low, SECRET + SECRET_SCRAMBLE);
+        stripes->high = scramble_vector(stripes->high, SECRET + SECRET_SCRAMBLE + 32);
+    }
+    for (size_t stripe = 0; stripe < stripes_left; stripe++)
+        mix_vectors(stripes, copy, data + STRIPE * stripe, SECRET + SECRET_STEP * stripe);
+    mix_vectors(stripes, false, last, SECRET + SECRET_LAST_STRIPE);
+    uint64_t lanes[8];
+    store_vector((uint8_t *)lanes, stripes->low);
+    store_vector((uint8_t *)(lanes + 4), stripes->high);
+    return merge_lanes(lanes, length);
+}
+
+AVX2 static uint64_t hash_long_avx2(const uint8_t *data, size_t length)
+{
+    Stripes stripes;
+    return hash_stripes(&stripes, false, data, length);
+}
+
+/* Stores the stripes it has loaded for hashing anyway, as far as they lie within the bytes to be
+ * copied. The first stripe holds the frame header, so what it has of them is copied before; at the
+ * end less than a stripe is missing, or one, so the last 64 bytes are copied after. */
+AVX2 static uint64_t hash_copy_long_avx2(const uint8_t *data, size_t length, size_t skipped,
+                                         uint8_t *to, size_t copied)
+{
+    if (copied < 2 * STRIPE) {
+        memcpy(to, data + skipped, copied);
+        return hash_long_avx2(data, length);
+    }
+    store_vector(to, load_vector(data + skipped));
+    store_vector(to + 32, load_vector(data + skipped + 32));
+    Stripes stripes = {
+        .to = to + STRIPE - skipped,
+        .behind = (uint64_t)0 - STRIPE,
+        .limit = skipped + copied - 2 * STRIPE,
+    };
+    uint64_t hash = hash_stripes(&stripes, true, data, length);
+    store_vector(to + copied - 64, load_vector(data + skipped + copied - 64));
+    store_vector(to + copied - 32, load_vector(data + skipped + copied - 32));
+    return hash;
+}
+
+#endif
+
+/* Chosen once, when the module is loaded; the same for every interpreter of the process. */
+static bool has_avx2 = false;
+static uint64_t (*hash_long)(const uint8_t *data, size_t length) = hash_long_scalar;
+
+static void choose_hash(void)
+{
+#if WITH_AVX2
+    __builtin_cpu_init();
+    has_avx2 = __builtin_cpu_supports("avx2");
+    if (has_avx2)
+        hash_long = hash_long_avx2;
+#endif
+}
+
+/* At least 17 bytes: every frame, and every checksum head. */
+INLINE uint64_t hash_from_17(const uint8_t *data, size_t length)
+{
+    if (length > 240)
+        return hash_long(data, length);
+    return length > 128 ? hash_to_240(data, length) : hash_to_128(data, length);
+}
+
+static uint64_t hash_bytes(const uint8_t *data, size_t length)
+{
+    return length > 16 ? hash_from_17(data, length) : hash_to_16(data, length);
+}
+
+/* 32 bytes at any address: one register where AVX2 may be used, two elsewhere. */
+typedef uint8_t Bytes32 __attribute__((vector_size(32), aligned(1), may_alias));
+
+INLINE void copy32(uint8_t *to, const uint8_t *from)
+{
+    *(Bytes32 *)(void *)to = *(const Bytes32 *)(const void *)from;
+}
+
+/* Strings of 16 to 256 bytes are the rule, and for them a call of memcpy costs more than its work.
+ * The last bytes are copied from the end back, over some already there. */
+INLINE void copy_bytes(uint8_t *to, const uint8_t *from, size_t length)
+{
+    if (length < 16 || length > 256) {
+        memcpy(to, from, length);
+    } else if (length < 32) {
+        memcpy(to, from, 16);
+        memcpy(to + length - 16, from + length - 16, 16);
+    } else {
+        for (size_t at = 0; at + 32 <= length; at += 32)
+            copy32(to + at, from + at);
+        copy32(to + length - 32, from + length - 32);
+    }
+}
+
+/* Hashes a long input and copies a part of it, from `skipped` (at most a stripe) on. By itself a
+ * long copy would wait for the hash, and the hash of the next frame for the copy. */
+typedef uint64_t (*HashCopy)(const uint8_t *data, size_t length, size_t skipped, uint8_t *to,
+                             size_t copied);
+
+INLINE uint64_t hash_and_copy(HashCopy hash_copy_long, const uint8_t *data, size_t length,
+                              size_t skipped, uint8_t *to, size_t copied)
+{
+    if (length > 240)
+        return hash_copy_long(data, length, skipped, to, copied);
+    copy_bytes(to, data + skipped, copied);
+    return hash_from_17(data, length);
+}
+
+/* ---------------------------------------------------------------------------------- faults -- */
+
+/* What BatchError is built from, gathered without the interpreter lock. */
+typedef struct {
+    int reason;
+    int64_t frame; /* -1 when the batch as a whole is at fault */
+    uint64_t position;
+    uint64_t found;
+    uint64_t wanted;
+} Fault;
+
+COLD void record(Fault *fault, int reason, int64_t frame, uint64_t position, uint64_t found,
+                 uint64_t wanted)
+{
+    *fault = (Fault){reason, frame, position, found, wanted};
+}
+
+/* Always false, and inline, so that the compiler sees it. */
+INLINE bool blame(Fault *fault, int reason, int64_t frame, uint64_t position, uint64_t found,
+                  uint64_t wanted)
+{
+    record(fault, reason, frame, position, found, wanted);
+    return false;
+}
+
+/* ------------------------------------------------------------------------- the frame walk -- */
+
+/* The header of a batch, read once and checked. */
+typedef struct {
+    uint64_t position; /* of the batch in the buffer */
+    uint64_t length;
+    uint64_t count;
+    uint64_t spare; /* bytes that payloads and user headers share: all but the headers */
+    uint64_t base_offset;
+    uint64_t base_timestamp;
+    uint64_t origin_timestamp;
+    uint64_t delta_first; /* offset_delta of the first frame */
+} Batch;
+
+COLD void record_reserved(const uint8_t *header, uint64_t position, Fault *fault)
+{
+    uint64_t at = BATCH_RESERVED_AT;
+    while (at < BATCH_HEADER_BYTES - 1 && header[at] == 0)
+        at++;
+    record(fault, REASON_BATCH_RESERVED, -1, position + at, header[at], 0);
+}
+
+/* Checks the header of the batch at `position`; `exact` when it must fill the buffer. */
+static bool open_batch(const uint8_t *data, uint64_t position, uint64_t size, bool exact,
+                       Batch *batch, Fault *fault)
+{
+    uint64_t left = size - position;
+    if (left < BATCH_HEADER_BYTES)
+        return blame(fault, REASON_HEADER_TRUNCATED, -1, position, left, BATCH_HEADER_BYTES);
+    const uint8_t *header = data + position;
+    uint64_t length = load64(header + BATCH_LENGTH_AT);
+    if (length < BATCH_HEADER_BYTES || length > left || (exact && length != left))
+        return blame(fault, REASON_BATCH_LENGTH, -1, position + BATCH_LENGTH_AT, length, left);
+    uint32_t reserved = 0;
+    for (int at = BATCH_RESERVED_AT; at < BATCH_HEADER_BYTES; at += 4)
+        reserved |= load32(header + at);
+    if (UNLIKELY(reserved != 0)) {
+        record_reserved(header, position, fault);
+        return false;
+    }
+    uint64_t count = load32(header + MESSAGE_COUNT_AT);
+    uint64_t count_max = (length - BATCH_HEADER_BYTES) / FRAME_HEADER_BYTES;
+    if (count == 0 || count > count_max)
+        return blame(fault, REASON_MESSAGE_COUNT_RANGE, -1, position + MESSAGE_COUNT_AT, count,
+                     count_max);
+    *batch = (Batch){
+        .position = position,
+        .length = length,
+        .count = count,
+        .spare = length - BATCH_HEADER_BYTES - count * FRAME_HEADER_BYTES,
+        .base_offset = load64(header + BASE_OFFSET_AT),
+        .base_timestamp = load64(header + BASE_TIMESTAMP_AT),
+        .origin_timestamp = load64(header + ORIGIN_TIMESTAMP_AT),
+    };
+    return true;
+}
+
+/* The same for a stamped batch: it may be a slice, so its first delta may be above zero. */
+static bool open_stamped(const uint8_t *data, uint64_t position, uint64_t size, bool exact,
+                         Batch *batch, Fault *fault)
+{
+    if (!open_batch(data, position, size, exact, batch, fault))
+        return false;
+    batch->delta_first = load32(data + position + BATCH_HEADER_BYTES + OFFSET_DELTA_AT);
+    uint64_t base_offset_max = UINT64_MAX - batch->delta_first - batch->count;
+    if (batch->base_offset > base_offset_max)
+        return blame(fault, REASON_BASE_OFFSET, -1, position + BASE_OFFSET_AT, batch->base_offset,
+                     base_offset_max);
+    return true;
+}
+
+/* Fields come in pairs, key and value, and fill the headers exactly. */
+static bool check_user_headers(const uint8_t *data, uint64_t position, uint64_t length,
+                               int64_t frame, Fault *fault)
+{
+    uint64_t left = length;
+    uint64_t fields = 0;
+    for (; left > 0; fields++) {
+        uint64_t at = position + (length - left);
+        if (left < USER_HEADER_PREFIX_BYTES)
+            return blame(fault, REASON_USER_HEADERS_TRUNCATED, frame, at, left,
+                         USER_HEADER_PREFIX_BYTES);
+        uint64_t field = load32(data + at + 1);
+        if (data[at] == 0)
+            return blame(fault, REASON_USER_HEADER_KIND, frame, at, 0, 1);
+        if (field == 0 || field > USER_HEADER_FIELD_BYTES_MAX)
+            return blame(fault, REASON_USER_HEADER_LENGTH, frame, at + 1, field,
+                         USER_HEADER_FIELD_BYTES_MAX);
+        field += USER_HEADER_PREFIX_BYTES;
+        if (field > left)
+            return blame(fault, REASON_USER_HEADERS_TRUNCATED, frame, at, left, field);
+        left -= field;
+    }
+    if (fields % 2 != 0)
+        return blame(fault, REASON_USER_HEADERS_ODD, frame, position + length, fields, fields + 1);
+    return true;
+}
+
+/* A walk over the frames of one batch. `spare` falls by each payload and its user headers; as it
+ * never falls below zero, every frame header to come lies inside the batch. */
+typedef struct {
+    const uint8_t *data;
+    uint64_t position; /* of the frame that comes next */
+    uint64_t spare;
+    uint64_t index;
+    uint64_t delta_first;
+} Walk;
+
+typedef struct {
+    const uint8_t *start;
+    uint64_t position;
+    uint32_t payload_length;
+    uint32_t headers_length;
+} Frame;
+
+INLINE Walk start_walk(const uint8_t *data, const Batch *batch)
+{
+    return (Walk){
+        .data = data,
+        .position = batch->position + BATCH_HEADER_BYTES,
+        .spare = batch->spare,
+        .index = 0,
+        .delta_first = batch->delta_first,
+    };
+}
+
+COLD void record_lengths(const Walk *walk, uint64_t headers, uint64_t payload, Fault *fault)
+{
+    int64_t frame = (int64_t)walk->index;
+    if (payload == 0 || payload > PAYLOAD_BYTES_MAX)
+        record(fault, REASON_PAYLOAD_LENGTH, frame, walk->position + PAYLOAD_LENGTH_AT, payload,
+               PAYLOAD_BYTES_MAX);
+    else if (headers > USER_HEADERS_BYTES_MAX)
+        record(fault, REASON_USER_HEADERS_LENGTH, frame, walk->position + USER_HEADERS_LENGTH_AT,
+               headers, USER_HEADERS_BYTES_MAX);
+    else
+        record(fault, REASON_FRAME_LENGTH, frame, walk->position, payload + headers, walk->spare);
+}
+
+/* Room for a payload, filled while its frame is hashed; left alone if the payload is too long. */
+typedef struct {
+    HashCopy hash_copy;
+    uint8_t *to;
+    uint64_t room;
+} Place;
+
+/* Takes the next frame. `check` adds what is dear: its checksum and its user headers. */
+INLINE bool step_placing(Walk *walk, bool check, const Place *place, Frame *frame, Fault *fault)
+{
+    const uint8_t *start = walk->data + walk->position;
+    uint32_t headers = load32(start + USER_HEADERS_LENGTH_AT);
+    uint32_t payload = load32(start + PAYLOAD_LENGTH_AT);
+    uint64_t body = (uint64_t)headers + payload;
+    if (UNLIKELY(payload - 1 >= PAYLOAD_BYTES_MAX || headers > USER_HEADERS_BYTES_MAX
+                 || body > walk->spare)) {
+        record_lengths(walk, headers, payload, fault);
+        return false;
+    }
+    if (check) {
+        uint64_t stored = load64(start + FRAME_CHECKSUM_AT);
+        uint64_t hashed = FRAME_HEADER_BYTES - HASHED_AT + body;
+        uint64_t computed =
+            place != NULL && payload <= place->room
+                ? hash_and_copy(place->hash_copy, start + HASHED_AT, hashed,
+                                FRAME_HEADER_BYTES - HASHED_AT, place->to, payload)
+                : hash_from_17(start + HASHED_AT, hashed);
+        if (UNLIKELY(stored != computed))
+            return blame(fault, REASON_FRAME_CHECKSUM, (int64_t)walk->index, walk->position, stored,
+                         computed);
+    }
+    uint64_t reserved = load64(start + FRAME_RESERVED_AT);
+    if (UNLIKELY(reserved != 0))
+        return blame(fault, REASON_FRAME_RESERVED, (int64_t)walk->index,
+                     walk->position + FRAME_RESERVED_AT, reserved, 0);
+    uint64_t delta = load32(start + OFFSET_DELTA_AT);
+    if (UNLIKELY(delta != walk->delta_first + walk->index))
+        return blame(fault, REASON_OFFSET_DELTA, (int64_t)walk->index,
+                     walk->position + OFFSET_DELTA_AT, delta, walk->delta_first + walk->index);
+    if (check && headers > 0
+        && !check_user_headers(walk->data, walk->position + FRAME_HEADER_BYTES + payload, headers,
+                               (int64_t)walk->index, fault))
+        return false;
+    *frame = (Frame){start, walk->position, payload, headers};
+    walk->position += FRAME_HEADER_BYTES + body;
+    walk->spare -= body;
+    walk->index++;
+    return true;
+}
+
+INLINE bool step(Walk *walk, bool check, Frame *frame, Fault *fault)
+{
+    return step_placing(walk, check, NULL, frame, fault);
+}
+
+/* To be asked when all frames are behind. */
+INLINE bool finish_walk(const Walk *walk, Fault *fault)
+{
+    if (UNLIKELY(walk->spare != 0))
+        return blame(fault, REASON_TRAILING_BYTES, -1, walk->position, walk->spare, 0);
+    return true;
+}
+
+/* ------------------------------------------------------------------------- batch checksum -- */
+
+/* What the batch checksum covers, side by side: the head, then the checksum of each frame. Small
+ * batches live in the struct, so that they cost no allocation. */
+typedef struct {
+    uint8_t *bytes;
+    uint8_t small[CHECKSUM_HEAD_BYTES + 8 * 1024];
+} Gather;
+
+static bool gather_open(Gather *gather, uint64_t count_max, Fault *fault)
+{
+    gather->bytes = gather->small;
+    if (CHECKSUM_HEAD_BYTES + 8 * count_max <= sizeof gather->small)
+        return true;
+    gather->bytes = PyMem_RawMalloc(CHECKSUM_HEAD_BYTES + 8 * count_max);
+    return gather->bytes != NULL || blame(fault, REASON_NO_MEMORY, -1, 0, 0, 0);
+}
+
+static void gather_close(Gather *gather)
+{
+    if (gather->bytes != gather->small)
+        PyMem_RawFree(gather->bytes);
+}
+
+INLINE void gather_frame(Gather *gather, uint64_t index, const Frame *frame)
+{
+    memcpy(gather->bytes + CHECKSUM_HEAD_BYTES + 8 * index, frame->start + FRAME_CHECKSUM_AT, 8);
+}
+
+static uint64_t gather_hash(Gather *gather, const uint8_t *header, uint64_t count)
+{
+    memcpy(gather->bytes, header, BATCH_CHECKSUM_AT);
+    memcpy(gather->bytes + BATCH_CHECKSUM_AT, header + MESSAGE_COUNT_AT, 4);
+    return hash_bytes(gather->bytes, CHECKSUM_HEAD_BYTES + 8 * count);
+}
+
+static bool check_batch_checksum(Gather *gather, const uint8_t *data, const Batch *batch,
+                                 uint64_t *checksum, Fault *fault)
+{
+    const uint8_t *header = data + batch->position;
+    uint64_t stored = load64(header + BATCH_CHECKSUM_AT);
+    *checksum = gather_hash(gather, header, batch->count);
+    if (stored != *checksum)
+        return blame(fault, REASON_BATCH_CHECKSUM, -1, batch->position + BATCH_CHECKSUM_AT, stored,
+                     *checksum);
+    return true;
+}
+
+/* Every check of an opened batch; leaves the checksums of its frames in `gather`. */
+static bool check_batch(Gather *gather, const uint8_t *data, const Batch *batch,
+                        uint64_t *checksum, Fault *fault)
+{
+    Walk walk = start_walk(data, batch);
+    Frame frame;
+    for (uint64_t index = 0; index < batch->count; index++) {
+        if (!step(&walk, true, &frame, fault))
+            return false;
+        gather_frame(gather, index, &frame);
+    }
+    return finish_walk(&walk, fault) && check_batch_checksum(gather, data, batch, checksum, fault);
+}
+
+/* ---------------------------------------------------------------------- the Python border -- */
+
+typedef struct {
+    PyObject *batch_error;
+    PyObject *columns_type;
+} State;
+
+static PyObject *raise_fault(PyObject *module, const Fault *fault)
+{
+    if (fault->reason == REASON_NO_MEMORY)
+        return PyErr_NoMemory();
+    State *state = PyModule_GetState(module);
+    PyObject *error = PyObject_CallFunction(
+        state->batch_error, "iLKKK", fault->reason, (long long)fault->frame,
+        (unsigned long long)fault->position, (unsigned long long)fault->found,
+        (unsigned long long)fault->wanted);
+    if (error != NULL) {
+        PyErr_SetObject(state->batch_error, error);
+        Py_DECREF(error);
+    }
+    return NULL;
+}
+
+static bool parse_count(const char *name, Py_ssize_t given, Py_ssize_t wanted)
+{
+    if (given == wanted)
+        return true;
+    PyErr_Format(PyExc_TypeError, "%s takes %zd positional arguments, %zd given", name, wanted,
+                 given);
+    return false;
+}
+
+static bool parse_u64(PyObject *argument, const char *name, uint64_t *value)
+{
+    PyObject *number = PyNumber_Index(argument);
+    if (number == NULL)
+        return false;
+    *value = PyLong_AsUnsignedLongLong(number);
+    Py_DECREF(number);
+    if (*value == UINT64_MAX && PyErr_Occurred()) {
+        PyErr_Format(PyExc_OverflowError, "%s does not fit in 64 bits", name);
+        return false;
+    }
+    return true;
+}
+
+enum { UNLOCK_BYTES_MIN = 64 * 1024 };
+
+/* Gives the lock up for large inputs only: the hand-over costs more than a small one is worth. */
+static PyThreadState *unlock_for(Py_ssize_t size)
+{
+    return size >= UNLOCK_BYTES_MIN ? PyEval_SaveThread() : NULL;
+}
+
+static void lock_again(PyThreadState *thread)
+{
+    if (thread != NULL)
+        PyEval_RestoreThread(thread);
+}
+
+/* ---------------------------------------------------------------------------------- admit -- */
+
+typedef struct {
+    uint64_t messages_count;
+    uint64_t partition_id;
+    uint64_t base_offset;
+    uint64_t base_timestamp;
+} Stamp;
+
+static bool parse_stamp(PyObject *const *arguments, Stamp *stamp)
+{
+    if (!parse_u64(arguments[0], "messages_count", &stamp->messages_count)
+        || !parse_u64(arguments[1], "partition_id", &stamp->partition_id)
+        || !parse_u64(arguments[2], "base_offset", &stamp->base_offset)
+        || !parse_u64(arguments[3], "base_timestamp", &stamp->base_timestamp))
+        return false;
+    if (stamp->base_offset > UINT64_MAX - stamp->messages_count) {
+        PyErr_SetString(PyExc_OverflowError,
+                        "base_offset + messages_count does not fit in 64 bits");
+        return false;
+    }
+    return true;
+}
+
+static bool admit_batch(uint8_t *data, uint64_t size, const Stamp *stamp, uint64_t *checksum,
+                        Fault *fault)
+{
+    Batch batch;
+    if (!open_batch(data, 0, size, true, &batch, fault))
+        return false;
+    if (batch.count != stamp->messages_count)
+        return blame(fault, REASON_MESSAGE_COUNT, -1, MESSAGE_COUNT_AT, batch.count,
+                     stamp->messages_count);
+    Gather gather;
+    if (!gather_open(&gather, batch.count, fault))
+        return false;
+    bool good = check_batch(&gather, data, &batch, checksum, fault);
+    if (good) {
+        store64(data + PARTITION_ID_AT, stamp->partition_id);
+        store64(data + BASE_OFFSET_AT, stamp->base_offset);
+        store64(data + BASE_TIMESTAMP_AT, stamp->base_timestamp);
+        *checksum = gather_hash(&gather, data, batch.count);
+        store64(data + BATCH_CHECKSUM_AT, *checksum);
+    }
+    gather_close(&gather);
+    return good;
+}
+
+PyDoc_STRVAR(admit_doc,
+"admit(batch, messages_count, partition_id, base_offset, base_timestamp, /)\n--\n\n"
+"Check one producer batch and stamp it in place; return its new checksum.");
+
+static PyObject *py_admit(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    Py_buffer view;
+    if (!parse_count("admit", count, 5)
+        || PyObject_GetBuffer(arguments[0], &view, PyBUF_WRITABLE) < 0)
+        return NULL;
+    Stamp stamp;
+    if (!parse_stamp(arguments + 1, &stamp)) {
+        PyBuffer_Release(&view);
+        return NULL;
+    }
+    Fault fault;
+    uint64_t checksum = 0;
+    PyThreadState *thread = unlock_for(view.len);
+    bool good = admit_batch(view.buf, (uint64_t)view.len, &stamp, &checksum, &fault);
+    lock_again(thread);
+    PyBuffer_Release(&view);
+    return good ? PyLong_FromUnsignedLongLong(checksum) : raise_fault(module, &fault);
+}
+
+/* --------------------------------------------------------------------------------- verify -- */
+
+static bool verify_batch(const uint8_t *data, uint64_t size, uint64_t *checksum, Fault *fault)
+{
+    Batch batch;
+    Gather gather;
+    if (!open_stamped(data, 0, size, true, &batch, fault)
+        || !gather_open(&gather, batch.count, fault))
+        return false;
+    bool good = check_batch(&gather, data, &batch, checksum, fault);
+    gather_close(&gather);
+    return good;
+}
+
+/* Only hashes: the yardstick of bench/kernel.py. Bounds are checked, nothing else is. */
+static bool hash_batch(const uint8_t *data, uint64_t size, uint64_t *hash, Fault *fault)
+{
+    Batch batch;
+    if (!open_batch(data, 0, size, true, &batch, fault))
+        return false;
+    Walk walk = start_walk(data, &batch);
+    uint64_t all = 0;
+    for (; walk.index < batch.count; walk.index++) {
+        const uint8_t *start = data + walk.position;
+        uint64_t headers = load32(start + USER_HEADERS_LENGTH_AT);
+        uint64_t payload = load32(start + PAYLOAD_LENGTH_AT);
+        uint64_t body = headers + payload;
+        if (UNLIKELY(body > walk.spare)) {
+            record_lengths(&walk, headers, payload, fault);
+            return false;
+        }
+        all ^= hash_from_17(start + HASHED_AT, FRAME_HEADER_BYTES - HASHED_AT + body);
+        walk.position += FRAME_HEADER_BYTES + body;
+        walk.spare -= body;
+    }
+    *hash = all;
+    return true;
+}
+
+typedef bool (*Digest)(const uint8_t *data, uint64_t size, uint64_t *result, Fault *fault);
+
+static PyObject *digest_with(PyObject *module, PyObject *argument, Digest digest)
+{
+    Py_buffer view;
+    if (PyObject_GetBuffer(argument, &view, PyBUF_SIMPLE) < 0)
+        return NULL;
+    Fault fault;
+    uint64_t result = 0;
+    PyThreadState *thread = unlock_for(view.len);
+    bool good = digest(view.buf, (uint64_t)view.len, &result, &fault);
+    lock_again(thread);
+    PyBuffer_Release(&view);
+    return good ? PyLong_FromUnsignedLongLong(result) : raise_fault(module, &fault);
+}
+
+PyDoc_STRVAR(verify_doc,
+"verify(batch, /)\n--\n\n"
+"Check one stamped or sliced batch; return its checksum.");
+
+static PyObject *py_verify(PyObject *module, PyObject *batch)
+{
+    return digest_with(module, batch, verify_batch);
+}
+
+PyDoc_STRVAR(hash_frames_doc,
+"hash_frames(batch, /)\n--\n\n"
+"Hash each frame and check nothing but bounds; return all hashes, xored. For the benchmark.");
+
+static PyObject *py_hash_frames(PyObject *module, PyObject *batch)
+{
+    return digest_with(module, batch, hash_batch);
+}
+
+static bool hash_data(const uint8_t *data, uint64_t size, uint64_t *hash, Fault *fault)
+{
+    (void)fault;
+    *hash = hash_bytes(data, size);
+    return true;
+}
+
+static bool hash_data_scalar(const uint8_t *data, uint64_t size, uint64_t *hash, Fault *fault)
+{
+    (void)fault;
+    *hash = size > 240 ? hash_long_scalar(data, size) : hash_bytes(data, size);
+    return true;
+}
+
+PyDoc_STRVAR(xxh3_64_doc,
+"xxh3_64(data, /)\n--\n\n"
+"Return the XXH3 64-bit hash of the data, seed 0.");
+
+static PyObject *py_xxh3_64(PyObject *module, PyObject *data)
+{
+    return digest_with(module, data, hash_data);
+}
+
+PyDoc_STRVAR(xxh3_64_scalar_doc,
+"xxh3_64_scalar(data, /)\n--\n\n"
+"The same without vector instructions: what machines without AVX2 run. For tests.");
+
+static PyObject *py_xxh3_64_scalar(PyObject *module, PyObject *data)
+{
+    return digest_with(module, data, hash_data_scalar);
+}
+
+/* ------------------------------------------------------------------------ find and slice -- */
+
+/* The frames of a stamped batch with offset_min <= offset < offset_max are those with
+ * *first <= index < *stop; none when both are equal. */
+static void select_frames(const Batch *batch, uint64_t offset_min, uint64_t offset_max,
+                          uint64_t *first, uint64_t *stop)
+{
+    uint64_t start = batch->base_offset + batch->delta_first;
+    uint64_t below_min = offset_min > start ? offset_min - start : 0;
+    uint64_t below_max = offset_max > start ? offset_max - start : 0;
+    *stop = below_max < batch->count ? below_max : batch->count;
+    *first = below_min < *stop ? below_min : *stop;
+}
+
+typedef struct {
+    uint64_t index;
+    uint64_t position;
+} Found;
+
+static bool find_by_offset(const uint8_t *data, uint64_t size, uint64_t offset, Found *found,
+                           Fault *fault)
+{
+    Batch batch;
+    if (!open_stamped(data, 0, size, true, &batch, fault))
+        return false;
+    uint64_t first, stop;
+    select_frames(&batch, offset, UINT64_MAX, &first, &stop);
+    *found = (Found){batch.count, batch.length};
+    if (first == stop)
+        return true;
+    Walk walk = start_walk(data, &batch);
+    Frame frame;
+    while (walk.index <= first) {
+        if (!step(&walk, false, &frame, fault))
+            return false;
+        *found = (Found){first, frame.position};
+    }
+    return walk.index < batch.count || finish_walk(&walk, fault);
+}
+
+static bool find_by_timestamp(const uint8_t *data, uint64_t size, uint64_t timestamp, Found *found,
+                              Fault *fault)
+{
+    Batch batch;
+    if (!open_stamped(data, 0, size, true, &batch, fault))
+        return false;
+    /* How far behind the origin the wanted time lies: no sum that could overflow. */
+    uint64_t behind = timestamp > batch.origin_timestamp ? timestamp - batch.origin_timestamp : 0;
+    Walk walk = start_walk(data, &batch);
+    Frame frame;
+    for (uint64_t index = 0; index < batch.count; index++) {
+        if (!step(&walk, false, &frame, fault))
+            return false;
+        if (load32(frame.start + TIMESTAMP_DELTA_AT) >= behind) {
+            *found = (Found){index, frame.position};
+            return true;
+        }
+    }
+    *found = (Found){batch.count, batch.length};
+    return finish_walk(&walk, fault);
+}
+
+typedef bool (*Find)(const uint8_t *data, uint64_t size, uint64_t wanted, Found *found,
+                     Fault *fault);
+
+static PyObject *find_with(PyObject *module, PyObject *const *arguments, const char *name,
+                           Find find)
+{
+    Py_buffer view;
+    uint64_t wanted;
+    if (PyObject_GetBuffer(arguments[0], &view, PyBUF_SIMPLE) < 0)
+        return NULL;
+    if (!parse_u64(arguments[1], name, &wanted)) {
+        PyBuffer_Release(&view);
+        return NULL;
+    }
+    Fault fault;
+    Found found = {0, 0};
+    PyThreadState *thread = unlock_for(view.len);
+    bool good = find(view.buf, (uint64_t)view.len, wanted, &found, &fault);
+    lock_again(thread);
+    PyBuffer_Release(&view);
+    if (!good)
+        return raise_fault(module, &fault);
+    return Py_BuildValue("(KK)", (unsigned long long)found.index,
+                         (unsigned long long)found.position);
+}
+
+PyDoc_STRVAR(find_offset_doc,
+"find_offset(batch, offset, /)\n--\n\n"
+"Return index and byte position of the first frame at or after an offset.");
+
+static PyObject *py_find_offset(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    if (!parse_count("find_offset", count, 2))
+        return NULL;
+    return find_with(module, arguments, "offset", find_by_offset);
+}
+
+PyDoc_STRVAR(find_timestamp_doc,
+"find_timestamp(batch, timestamp, /)\n--\n\n"
+"Return index and byte position of the first frame created at or after a time.");
+
+static PyObject *py_find_timestamp(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    if (!parse_count("find_timestamp", count, 2))
+        return NULL;
+    return find_with(module, arguments, "timestamp", find_by_timestamp);
+}
+
+typedef struct {
+    uint64_t offset;
+    uint64_t count;
+    bool empty; /* set when no frame is in range */
+    uint64_t start;
+    uint64_t end;
+    uint8_t header[BATCH_HEADER_BYTES];
+} Slice;
+
+static bool slice_frames(const uint8_t *data, const Batch *batch, uint64_t first, uint64_t stop,
+                         Slice *slice, Fault *fault)
+{
+    Gather gather;
+    if (!gather_open(&gather, stop - first, fault))
+        return false;
+    Walk walk = start_walk(data, batch);
+    Frame frame;
+    bool good = true;
+    while (good && walk.index < stop) {
+        uint64_t index = walk.index;
+        good = step(&walk, false, &frame, fault);
+        if (good && index >= first) {
+            gather_frame(&gather, index - first, &frame);
+            slice->start = index == first ? frame.position : slice->start;
+        }
+    }
+    good = good && (stop < batch->count || finish_walk(&walk, fault));
+    if (good) {
+        slice->end = walk.position;
+        memcpy(slice->header, data, BATCH_HEADER_BYTES);
+        store64(slice->header + BATCH_LENGTH_AT, BATCH_HEADER_BYTES + slice->end - slice->start);
+        store32(slice->header + MESSAGE_COUNT_AT, (uint32_t)(stop - first));
+        store64(slice->header + BATCH_CHECKSUM_AT,
+                gather_hash(&gather, slice->header, stop - first));
+    }
+    gather_close(&gather);
+    return good;
+}
+
+static bool slice_range(const uint8_t *data, uint64_t size, Slice *slice, Fault *fault)
+{
+    Batch batch;
+    if (!open_stamped(data, 0, size, true, &batch, fault))
+        return false;
+    uint64_t first, stop;
+    select_frames(&batch, slice->offset, UINT64_MAX, &first, &stop);
+    slice->empty = first == stop;
+    if (slice->empty)
+        return true;
+    if (slice->count < stop - first)
+        stop = first + slice->count;
+    return slice_frames(data, &batch, first, stop, slice, fault);
+}
+
+static bool parse_slice(PyObject *const *arguments, Slice *slice)
+{
+    if (!parse_u64(arguments[0], "offset", &slice->offset))
+        return false;
+    PyObject *number = PyNumber_Index(arguments[1]);
+    if (number == NULL)
+        return false;
+    int overflow;
+    long long count = PyLong_AsLongLongAndOverflow(number, &overflow);
+    Py_DECREF(number);
+    if (overflow < 0 || (overflow == 0 && count < 1)) {
+        PyErr_SetString(PyExc_ValueError, "a slice holds at least one message");
+        return false;
+    }
+    return parse_u64(arguments[1], "count", &slice->count);
+}
+
+PyDoc_STRVAR(slice_batch_doc,
+"slice_batch(batch, offset, count, /)\n--\n\n"
+"Return the header of a cut batch and where its frames start and end.");
+
+static PyObject *py_slice_batch(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    Py_buffer view;
+    if (!parse_count("slice_batch", count, 3)
+        || PyObject_GetBuffer(arguments[0], &view, PyBUF_SIMPLE) < 0)
+        return NULL;
+    Slice slice;
+    if (!parse_slice(arguments + 1, &slice)) {
+        PyBuffer_Release(&view);
+        return NULL;
+    }
+    Fault fault;
+    PyThreadState *thread = unlock_for(view.len);
+    bool good = slice_range(view.buf, (uint64_t)view.len, &slice, &fault);
+    lock_again(thread);
+    PyBuffer_Release(&view);
+    if (!good)
+        return raise_fault(module, &fault);
+    if (slice.empty)
+        return PyErr_Format(PyExc_ValueError, "no message at or after offset %llu",
+                            (unsigned long long)slice.offset);
+    return Py_BuildValue("(y#KK)", (const char *)slice.header, (Py_ssize_t)BATCH_HEADER_BYTES,
+                         (unsigned long long)slice.start, (unsigned long long)slice.end);
+}
+
+/* ---------------------------------------------------------------------------------- build -- */
+
+/* A column of byte strings in Arrow's layout. The first and last offset are read once, and all
+ * others are held between them, so that the strings together are exactly as long as planned. */
+typedef struct {
+    const uint8_t *values;
+    const uint8_t *offsets; /* NULL for a column of empty strings */
+    uint64_t first;
+    uint64_t last;
+} Strings;
+
+typedef struct {
+    const uint8_t *ids;
+    const uint8_t *timestamps;
+    uint64_t count;
+    uint64_t size; /* of the batch to be */
+    Strings payloads;
+    Strings headers;
+} Source;
+
+enum { IDS, TIMESTAMPS, PAYLOADS, PAYLOAD_OFFSETS, HEADERS, HEADER_OFFSETS, SOURCE_COLUMNS };
+
+static bool open_strings(const Py_buffer *values, const Py_buffer *offsets, uint64_t count,
+                         Strings *strings, Fault *fault)
+{
+    if (offsets->buf == NULL && offsets->obj == NULL) {
+        *strings = (Strings){NULL, NULL, 0, 0};
+        return true;
+    }
+    if ((uint64_t)offsets->len != 4 * (count + 1))
+        return blame(fault, REASON_COLUMN_LENGTH, -1, 0, (uint64_t)offsets->len, 4 * (count + 1));
+    uint64_t limit = (uint64_t)values->len;
+    if (limit > COLUMN_BYTES_MAX)
+        limit = COLUMN_BYTES_MAX;
+    uint64_t first = load32(offsets->buf);
+    uint64_t last = load32((const uint8_t *)offsets->buf + 4 * count);
+    if (last > limit)
+        return blame(fault, REASON_COLUMN_OFFSETS, -1, 4 * count, last, limit);
+    if (first > last)
+        return blame(fault, REASON_COLUMN_OFFSETS, -1, 0, first, last);
+    *strings = (Strings){values->buf, offsets->buf, first, last};
+    return true;
+}
+
+static bool open_source(const Py_buffer views[SOURCE_COLUMNS], Source *source, Fault *fault)
+{
+    uint64_t ids_bytes = (uint64_t)views[IDS].len;
+    uint64_t count = ids_bytes / MESSAGE_ID_BYTES;
+    uint64_t count_max = (BATCH_BYTES_MAX - BATCH_HEADER_BYTES) / FRAME_HEADER_BYTES;
+    if (ids_bytes % MESSAGE_ID_BYTES != 0)
+        return blame(fault, REASON_COLUMN_LENGTH, -1, 0, ids_bytes, count * MESSAGE_ID_BYTES);
+    if (count == 0 || count > count_max)
+        return blame(fault, REASON_MESSAGE_COUNT_RANGE, -1, 0, count, count_max);
+    if ((uint64_t)views[TIMESTAMPS].len != 8 * count)
+        return blame(fault, REASON_COLUMN_LENGTH, -1, 0, (uint64_t)views[TIMESTAMPS].len,
+                     8 * count);
+    *source = (Source){.ids = views[IDS].buf, .timestamps = views[TIMESTAMPS].buf, .count = count};
+    if (!open_strings(&views[PAYLOADS], &views[PAYLOAD_OFFSETS], count, &source->payloads, fault)
+        || !open_strings(&views[HEADERS], &views[HEADER_OFFSETS], count, &source->headers, fault))
+        return false;
+    source->size = BATCH_HEADER_BYTES + count * FRAME_HEADER_BYTES
+                   + (source->payloads.last - source->payloads.first)
+                   + (source->headers.last - source->headers.first);
+    if (source->size > BATCH_BYTES_MAX)
+        return blame(fault, REASON_BATCH_SIZE, -1, 0, source->size, BATCH_BYTES_MAX);
+    return true;
+}
+
+/* The end of string `index`, whose start is `from`. */
+INLINE bool string_end(const Strings *strings, uint64_t index, uint64_t count, uint64_t from,
+                       uint64_t *to, Fault *fault)
+{
+    if (strings->offsets == NULL || index + 1 == count) {
+        *to = strings->last;
+        return true;
+    }
+    *to = load32(strings->offsets + 4 * (index + 1));
+    if (UNLIKELY(*to > strings->last || *to < from))
+        return blame(fault, REASON_COLUMN_OFFSETS, (int64_t)index, 4 * (index + 1), *to,
+                     *to < from ? from : strings->last);
+    return true;
+}
+
+/* Writes frame `index` to `frame`; *payload and *headers move on to the next start. */
+INLINE bool build_frame(const Source *source, uint64_t index, uint64_t origin, uint64_t *payload,
+                        uint64_t *headers, uint8_t **frame, Fault *fault)
+{
+    uint64_t payload_end, headers_end;
+    if (!string_end(&source->payloads, index, source->count, *payload, &payload_end, fault)
+        || !string_end(&source->headers, index, source->count, *headers, &headers_end, fault))
+        return false;
+    uint64_t payload_length = payload_end - *payload;
+    uint64_t headers_length = headers_end - *headers;
+    if (UNLIKELY(payload_length - 1 >= PAYLOAD_BYTES_MAX))
+        return blame(fault, REASON_PAYLOAD_LENGTH, (int64_t)index, 4 * index, payload_length,
+                     PAYLOAD_BYTES_MAX);
+    if (UNLIKELY(headers_length > USER_HEADERS_BYTES_MAX))
+        return blame(fault, REASON_USER_HEADERS_LENGTH, (int64_t)index, 4 * index, headers_length,
+                     USER_HEADERS_BYTES_MAX);
+    uint64_t delta = load64(source->timestamps + 8 * index) - origin;
+    if (UNLIKELY(delta > UINT32_MAX))
+        return blame(fault, REASON_TIMESTAMP_SPAN, (int64_t)index, 8 * index, delta, UINT32_MAX);
+    if (headers_length > 0
+        && !check_user_headers(source->headers.values, *headers, headers_length, (int64_t)index,
+                               fault))
+        return false;
+    uint8_t *start = *frame;
+    uint64_t size = FRAME_HEADER_BYTES + payload_length + headers_length;
+    memcpy(start + FRAME_ID_AT, source->ids + MESSAGE_ID_BYTES * index, MESSAGE_ID_BYTES);
+    store32(start + OFFSET_DELTA_AT, (uint32_t)index);
+    store32(start + TIMESTAMP_DELTA_AT, (uint32_t)delta);
+    store32(start + USER_HEADERS_LENGTH_AT, (uint32_t)headers_length);
+    store32(start + PAYLOAD_LENGTH_AT, (uint32_t)payload_length);
+    store64(start + FRAME_RESERVED_AT, 0);
+    copy_bytes(start + FRAME_HEADER_BYTES, source->payloads.values + *payload, payload_length);
+    if (headers_length > 0)
+        memcpy(start + FRAME_HEADER_BYTES + payload_length, source->headers.values + *headers,
+               headers_length);
+    store64(start + FRAME_CHECKSUM_AT, hash_from_17(start + HASHED_AT, size - HASHED_AT));
+    *payload = payload_end;
+    *headers = headers_end;
+    *frame = start + size;
+    return true;
+}
+
+static bool build_batch(const Source *source, uint8_t *batch, Fault *fault)
+{
+    Gather gather;
+    if (!gather_open(&gather, source->count, fault))
+        return false;
+    uint64_t origin = UINT64_MAX;
+    for (uint64_t index = 0; index < source->count; index++) {
+        uint64_t timestamp = load64(source->timestamps + 8 * index);
+        origin = timestamp < origin ? timestamp : origin;
+    }
+    uint64_t payload = source->payloads.first;
+    uint64_t headers = source->headers.first;
+    uint8_t *next = batch + BATCH_HEADER_BYTES;
+    bool good = true;
+    for (uint64_t index = 0; good && index < source->count; index++) {
+        Frame frame = {.start = next};
+        good = build_frame(source, index, origin, &payload, &headers, &next, fault);
+        if (good)
+            gather_frame(&gather, index, &frame);
+    }
+    if (good) {
+        memset(batch, 0, BATCH_HEADER_BYTES);
+        store64(batch + ORIGIN_TIMESTAMP_AT, origin);
+        store64(batch + BATCH_LENGTH_AT, source->size);
+        store32(batch + MESSAGE_COUNT_AT, (uint32_t)source->count);
+        store64(batch + BATCH_CHECKSUM_AT, gather_hash(&gather, batch, source->count));
+    }
+    gather_close(&gather);
+    return good;
+}
+
+static PyObject *build_from(PyObject *module, const Py_buffer views[SOURCE_COLUMNS])
+{
+    Source source;
+    Fault fault;
+    if (!open_source(views, &source, &fault))
+        return raise_fault(module, &fault);
+    PyObject *batch = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)source.size);
+    if (batch == NULL)
+        return NULL;
+    uint8_t *bytes = (uint8_t *)PyBytes_AS_STRING(batch);
+    PyThreadState *thread = unlock_for((Py_ssize_t)source.size);
+    bool good = build_batch(&source, bytes, &fault);
+    lock_again(thread);
+    if (good)
+        return batch;
+    Py_DECREF(batch);
+    return raise_fault(module, &fault);
+}
+
+PyDoc_STRVAR(build_doc,
+"build(ids, timestamps, payloads, payload_offsets, headers, header_offsets, /)\n--\n\n"
+"Return a producer batch made from columns.");
+
+static PyObject *py_build(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    if (!parse_count("build", count, SOURCE_COLUMNS))
+        return NULL;
+    if ((arguments[HEADERS] == Py_None) != (arguments[HEADER_OFFSETS] == Py_None)) {
+        PyErr_SetString(PyExc_TypeError, "headers and header_offsets are given both or neither");
+        return NULL;
+    }
+    Py_buffer views[SOURCE_COLUMNS];
+    memset(views, 0, sizeof views);
+    int columns = arguments[HEADERS] == Py_None ? HEADERS : SOURCE_COLUMNS;
+    int opened = 0;
+    while (opened < columns
+           && PyObject_GetBuffer(arguments[opened], &views[opened], PyBUF_SIMPLE) == 0)
+        opened++;
+    PyObject *batch = opened == columns ? build_from(module, views) : NULL;
+    while (opened > 0)
+        PyBuffer_Release(&views[--opened]);
+    return batch;
+}
+
+/* -------------------------------------------------------------------------------- columns -- */
+
+typedef struct {
+    const uint8_t *data;
+    uint64_t size;
+    uint64_t offset_min;
+    uint64_t offset_max;
+    bool check;
+    bool avx2;
+} Query;
+
+/* How much the batches touched can yield, from their headers alone. */
+typedef struct {
+    uint64_t rows;
+    uint64_t bytes;     /* payloads and user headers together, at most */
+    uint64_t count_max; /* messages of the largest batch */
+} Plan;
+
+/* Where the columns go. One batch is filled through a copy of this in a local, whose address no
+ * other function sees: or else each byte stored could be, to the compiler, a pointer changed. */
+typedef struct {
+    uint64_t rows;
+    uint64_t payloads_used;
+    uint64_t *offsets;
+    uint64_t *timestamps;
+    uint8_t *origin_timestamps;
+    uint8_t *ids;
+    uint8_t *payload_offsets;
+    uint8_t *payloads;
+    uint8_t *header_offsets;
+} Rows;
+
+/* User headers are rare, so their column is scratch, made when the first one comes. */
+typedef struct {
+    uint8_t *bytes;
+    uint64_t used;
+    uint64_t max;
+} UserHeaders;
+
+typedef struct {
+    Plan plan;
+    Rows rows;
+    UserHeaders headers;
+} Fill;
+
+static bool plan_columns(const Query *query, Plan *plan, Fault *fault)
+{
+    *plan = (Plan){0, 0, 0};
+    Batch batch;
+    for (uint64_t position = 0; position < query->size; position += batch.length) {
+        if (!open_stamped(query->data, position, query->size, false, &batch, fault))
+            return false;
+        uint64_t first, stop;
+        select_frames(&batch, query->offset_min, query->offset_max, &first, &stop);
+        if (first == stop)
+            continue;
+        plan->rows += stop - first;
+        plan->bytes += batch.spare;
+        plan->count_max = batch.count > plan->count_max ? batch.count : plan->count_max;
+    }
+    return true;
+}
+
+static bool add_headers(UserHeaders *headers, uint64_t bytes_left, const Frame *frame, Fault *fault)
+{
+    if (headers->bytes == NULL) {
+        headers->max = bytes_left;
+        headers->bytes = PyMem_RawMalloc(bytes_left);
+        if (headers->bytes == NULL)
+            return blame(fault, REASON_NO_MEMORY, -1, 0, 0, 0);
+    }
+    if (frame->headers_length > headers->max - headers->used)
+        return blame(fault, REASON_FRAME_LENGTH, -1, frame->position, frame->headers_length,
+                     headers->max - headers->used);
+    memcpy(headers->bytes + headers->used,
+           frame->start + FRAME_HEADER_BYTES + frame->payload_length, frame->headers_length);
+    headers->used += frame->headers_length;
+    return true;
+}
+
+/* Adds what differs from message to message; the payload was placed by `step` if it `checked`. */
+INLINE bool add_row(Rows *rows, const Batch *batch, const Frame *frame, Place *place, bool checked,
+                    UserHeaders *headers, Fault *fault)
+{
+    const uint8_t *start = frame->start;
+    /* Only bytes changed by another thread since the plan was made can exceed it. */
+    if (UNLIKELY(frame->payload_length > place->room))
+        return blame(fault, REASON_FRAME_LENGTH, -1, frame->position, frame->payload_length,
+                     place->room);
+    if (!checked)
+        copy_bytes(place->to, start + FRAME_HEADER_BYTES, frame->payload_length);
+    place->to += frame->payload_length;
+    place->room -= frame->payload_length;
+    if (UNLIKELY(frame->headers_length > 0) && !add_headers(headers, place->room, frame, fault))
+        return false;
+    uint64_t row = rows->rows;
+    store64(rows->origin_timestamps + 8 * row,
+            batch->origin_timestamp + load32(start + TIMESTAMP_DELTA_AT));
+    memcpy(rows->ids + MESSAGE_ID_BYTES * row, start + FRAME_ID_AT, MESSAGE_ID_BYTES);
+    rows->rows = ++row;
+    store32(rows->payload_offsets + 4 * row, (uint32_t)(place->to - rows->payloads));
+    store32(rows->header_offsets + 4 * row, (uint32_t)headers->used);
+    return true;
+}
+
+/* Walks up to index `stop` and adds nothing. */
+INLINE bool pass_frames(bool check, Walk *walk, uint64_t stop, Gather *gather, Fault *fault)
+{
+    Frame frame;
+    while (walk->index < stop) {
+        if (!step(walk, check, &frame, fault))
+            return false;
+        if (check)
+            gather_frame(gather, walk->index - 1, &frame);
+    }
+    return true;
+}
+
+/* Walks up to index `stop` and adds each frame. */
+INLINE bool add_frames(bool check, HashCopy hash_copy, Walk *walk, uint64_t stop,
+                       const Batch *batch, Gather *gather, Fill *fill, Fault *fault)
+{
+    Rows rows = fill->rows;
+    Place place = {hash_copy, rows.payloads + rows.payloads_used,
+                   fill->plan.bytes - rows.payloads_used};
+    uint8_t *checksums = gather->bytes + CHECKSUM_HEAD_BYTES;
+    Frame frame;
+    for (uint64_t index = walk->index; index < stop; index++) {
+        if (!step_placing(walk, check, &place, &frame, fault))
+            return false;
+        if (check)
+            memcpy(checksums + 8 * index, frame.start + FRAME_CHECKSUM_AT, 8);
+        if (!add_row(&rows, batch, &frame, &place, check, &fill->headers, fault))
+            return false;
+    }
+    rows.payloads_used = (uint64_t)(place.to - rows.payloads);
+    fill->rows = rows;
+    return true;
+}
+
+/* Adds what is the same for all messages of a batch, or counts up. */
+static void add_batch_wide(const Batch *batch, uint64_t first, uint64_t count, const Rows *rows)
+{
+    uint64_t *offsets = rows->offsets + rows->rows;
+    uint64_t *timestamps = rows->timestamps + rows->rows;
+    for (uint64_t index = 0; index < count; index++) {
+        offsets[index] = batch->base_offset + batch->delta_first + first + index;
+        timestamps[index] = batch->base_timestamp;
+    }
+}
+
+/* The frames first..stop of one batch; with `check` all its frames are walked and verified. */
+INLINE bool add_batch(bool check, HashCopy hash_copy, const Query *query, const Batch *batch,
+                      uint64_t first, uint64_t stop, Gather *gather, Fill *fill, Fault *fault)
+{
+    add_batch_wide(batch, first, stop - first, &fill->rows);
+    Walk walk = start_walk(query->data, batch);
+    if (!pass_frames(check, &walk, first, gather, fault)
+        || !add_frames(check, hash_copy, &walk, stop, batch, gather, fill, fault))
+        return false;
+    uint64_t checksum;
+    if (!check)
+        return stop < batch->count || finish_walk(&walk, fault);
+    return pass_frames(check, &walk, batch->count, gather, fault) && finish_walk(&walk, fault)
+           && check_batch_checksum(gather, query->data, batch, &checksum, fault);
+}
+
+typedef bool (*AddBatch)(const Query *query, const Batch *batch, uint64_t first, uint64_t stop,
+                         Gather *gather, Fill *fill, Fault *fault);
+
+static bool add_unchecked(const Query *query, const Batch *batch, uint64_t first, uint64_t stop,
+                          Gather *gather, Fill *fill, Fault *fault)
+{
+    return add_batch(false, NULL, query, batch, first, stop, gather, fill, fault);
+}
+
+static bool add_checked(const Query *query, const Batch *batch, uint64_t first, uint64_t stop,
+                        Gather *gather, Fill *fill, Fault *fault)
+{
+    return add_batch(true, hash_copy_long_scalar, query, batch, first, stop, gather, fill, fault);
+}
+
+#if WITH_AVX2
+
+AVX2 static bool add_checked_avx2(const Query *query, const Batch *batch, uint64_t first,
+                                  uint64_t stop, Gather *gather, Fill *fill, Fault *fault)
+{
+    return add_batch(true, hash_copy_long_avx2, query, batch, first, stop, gather, fill, fault);
+}
+
+#else
+
+#define add_checked_avx2 add_checked
+
+#endif
+
+static bool add_batches(const Query *query, Gather *gather, Fill *fill, Fault *fault)
+{
+    AddBatch add = !query->check ? add_unchecked : query->avx2 ? add_checked_avx2 : add_checked;
+    Batch batch;
+    for (uint64_t position = 0; position < query->size; position += batch.length) {
+        if (!open_stamped(query->data, position, query->size, false, &batch, fault))
+            return false;
+        uint64_t first, stop;
+        select_frames(&batch, query->offset_min, query->offset_max, &first, &stop);
+        if (first == stop)
+            continue;
+        /* As in add_row: headers changed since the plan was made. */
+        uint64_t rows_left = fill->plan.rows - fill->rows.rows;
+        if (batch.count > fill->plan.count_max || stop - first > rows_left)
+            return blame(fault, REASON_MESSAGE_COUNT, -1, position + MESSAGE_COUNT_AT, batch.count,
+                         rows_left);
+        if (!add(query, &batch, first, stop, gather, fill, fault))
+            return false;
+    }
+    if (fill->rows.rows != fill->plan.rows)
+        return blame(fault, REASON_MESSAGE_COUNT, -1, query->size, fill->rows.rows,
+                     fill->plan.rows);
+    return true;
+}
+
+static bool fill_columns(const Query *query, Fill *fill, Fault *fault)
+{
+    Gather gather;
+    if (!gather_open(&gather, query->check ? fill->plan.count_max : 0, fault))
+        return false;
+    store32(fill->rows.payload_offsets, 0);
+    store32(fill->rows.header_offsets, 0);
+    bool good = add_batches(query, &gather, fill, fault);
+    gather_close(&gather);
+    return good;
+}
+
+/* The integer columns are written as such, so their bytes must be aligned. */
+_Static_assert(offsetof(PyBytesObject, ob_sval) % sizeof(uint64_t) == 0, "bytes are not aligned");
+
+/* The fields of Columns, in its order. */
+enum { COUNT, OFFSETS, TIMES, ORIGINS, IDENTITIES, VALUE_ENDS, VALUES, HEADER_ENDS, HEADER_VALUES,
+       COLUMNS_FIELDS };
+
+static bool new_columns(PyObject *fields[COLUMNS_FIELDS], Fill *fill)
+{
+    const uint64_t rows = fill->plan.rows;
+    const uint64_t sizes[] = {
+        [OFFSETS] = 8 * rows,
+        [TIMES] = 8 * rows,
+        [ORIGINS] = 8 * rows,
+        [IDENTITIES] = MESSAGE_ID_BYTES * rows,
+        [VALUE_ENDS] = 4 * (rows + 1),
+        [VALUES] = fill->plan.bytes,
+        [HEADER_ENDS] = 4 * (rows + 1),
+    };
+    fields[COUNT] = PyLong_FromUnsignedLongLong(rows);
+    if (fields[COUNT] == NULL)
+        return false;
+    for (int field = OFFSETS; field <= HEADER_ENDS; field++) {
+        fields[field] = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)sizes[field]);
+        if (fields[field] == NULL)
+            return false;
+    }
+    fill->rows = (Rows){
+        .offsets = (uint64_t *)(void *)PyBytes_AS_STRING(fields[OFFSETS]),
+        .timestamps = (uint64_t *)(void *)PyBytes_AS_STRING(fields[TIMES]),
+        .origin_timestamps = (uint8_t *)PyBytes_AS_STRING(fields[ORIGINS]),
+        .ids = (uint8_t *)PyBytes_AS_STRING(fields[IDENTITIES]),
+        .payload_offsets = (uint8_t *)PyBytes_AS_STRING(fields[VALUE_ENDS]),
+        .payloads = (uint8_t *)PyBytes_AS_STRING(fields[VALUES]),
+        .header_offsets = (uint8_t *)PyBytes_AS_STRING(fields[HEADER_ENDS]),
+    };
+    return true;
+}
+
+/* Cuts the payloads to what was used and gives the user headers their own object. */
+static bool close_columns(PyObject *fields[COLUMNS_FIELDS], const Fill *fill)
+{
+    if (fill->rows.payloads_used < fill->plan.bytes
+        && _PyBytes_Resize(&fields[VALUES], (Py_ssize_t)fill->rows.payloads_used) < 0)
+        return false;
+    fields[HEADER_VALUES] = PyBytes_FromStringAndSize((const char *)fill->headers.bytes,
+                                                      (Py_ssize_t)fill->headers.used);
+    return fields[HEADER_VALUES] != NULL;
+}
+
+/* tuple.__new__(Columns, fields): four times as fast as the call of a named tuple. */
+static PyObject *pack_columns(PyObject *module, PyObject *const fields[COLUMNS_FIELDS])
+{
+    State *state = PyModule_GetState(module);
+    PyObject *values = PyTuple_New(COLUMNS_FIELDS);
+    PyObject *arguments = values == NULL ? NULL : PyTuple_Pack(1, values);
+    PyObject *result = NULL;
+    if (arguments != NULL) {
+        for (int field = 0; field < COLUMNS_FIELDS; field++)
+            PyTuple_SET_ITEM(values, field, Py_NewRef(fields[field]));
+        result = PyTuple_Type.tp_new((PyTypeObject *)state->columns_type, arguments, NULL);
+    }
+    Py_XDECREF(arguments);
+    Py_XDECREF(values);
+    return result;
+}
+
+static PyObject *columns_from(PyObject *module, const Query *query)
+{
+    Fault fault;
+    Fill fill = {.headers = {NULL, 0, 0}};
+    if (!plan_columns(query, &fill.plan, &fault))
+        return raise_fault(module, &fault);
+    if (fill.plan.bytes > COLUMN_BYTES_MAX)
+        return PyErr_Format(PyExc_ValueError, "batches with %llu bytes of messages, limit %d",
+                            (unsigned long long)fill.plan.bytes, COLUMN_BYTES_MAX);
+    PyObject *fields[COLUMNS_FIELDS] = {NULL};
+    PyObject *result = NULL;
+    if (new_columns(fields, &fill)) {
+        PyThreadState *thread = unlock_for((Py_ssize_t)query->size);
+        bool good = fill_columns(query, &fill, &fault);
+        lock_again(thread);
+        if (!good)
+            raise_fault(module, &fault);
+        else if (close_columns(fields, &fill))
+            result = pack_columns(module, fields);
+    }
+    PyMem_RawFree(fill.headers.bytes);
+    for (int field = 0; field < COLUMNS_FIELDS; field++)
+        Py_XDECREF(fields[field]);
+    return result;
+}
+
+static PyObject *columns_with(PyObject *module, PyObject *const *arguments, Py_ssize_t count,
+                              bool avx2)
+{
+    Py_buffer view;
+    if (!parse_count("columns", count, 4)
+        || PyObject_GetBuffer(arguments[0], &view, PyBUF_SIMPLE) < 0)
+        return NULL;
+    Query query = {.data = view.buf, .size = (uint64_t)view.len, .avx2 = avx2};
+    PyObject *result = NULL;
+    if (parse_u64(arguments[1], "offset_min", &query.offset_min)
+        && parse_u64(arguments[2], "offset_max", &query.offset_max)) {
+        int check = PyObject_IsTrue(arguments[3]);
+        query.check = check > 0;
+        if (check >= 0)
+            result = columns_from(module, &query);
+    }
+    PyBuffer_Release(&view);
+    return result;
+}
+
+PyDoc_STRVAR(columns_doc,
+"columns(batches, offset_min, offset_max, check, /)\n--\n\n"
+"Return the messages of a range of offsets as columns.");
+
+static PyObject *py_columns(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    return columns_with(module, arguments, count, has_avx2);
+}
+
+PyDoc_STRVAR(columns_scalar_doc,
+"columns_scalar(batches, offset_min, offset_max, check, /)\n--\n\n"
+"The same as on machines without AVX2. For tests.");
+
+static PyObject *py_columns_scalar(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    return columns_with(module, arguments, count, false);
+}
+
+/* --------------------------------------------------------------------------------- module -- */
+
+/* Positional arguments only: parsing keywords costs more than the work on a small batch. */
+#define FAST(name) {#name, (PyCFunction)(void (*)(void))py_##name, METH_FASTCALL, name##_doc}
+#define ONE(name) {#name, py_##name, METH_O, name##_doc}
+
+static PyMethodDef methods[] = {
+    FAST(admit),
+    ONE(verify),
+    FAST(find_offset),
+    FAST(find_timestamp),
+    FAST(slice_batch),
+    FAST(build),
+    FAST(columns),
+    FAST(columns_scalar),
+    ONE(xxh3_64),
+    ONE(xxh3_64_scalar),
+    ONE(hash_frames),
+    {NULL, NULL, 0, NULL},
+};
+
+static PyObject *import_name(const char *module_name, const char *name)
+{
+    PyObject *module = PyImport_ImportModule(module_name);
+    if (module == NULL)
+        return NULL;
+    PyObject *value = PyObject_GetAttrString(module, name);
+    Py_DECREF(module);
+    return value;
+}
+
+static int add_constants(PyObject *module)
+{
+#define ADD_LAYOUT(name, value) || PyModule_AddIntConstant(module, #name, name) < 0
+#define ADD_REASON(name, value) || PyModule_AddIntConstant(module, "REASON_" #name, value) < 0
+    return (0 LAYOUT(ADD_LAYOUT) REASONS(ADD_REASON)) ? -1 : 0;
+}
+
+static int load_module(PyObject *module)
+{
+    choose_hash();
+    State *state = PyModule_GetState(module);
+    state->batch_error = import_name("headrace.kernel.errors", "BatchError");
+    state->columns_type = import_name("headrace.kernel.layout", "Columns");
+    if (state->batch_error == NULL || state->columns_type == NULL)
+        return -1;
+    return add_constants(module);
+}
+
+static int traverse_module(PyObject *module, visitproc visit, void *arg)
+{
+    State *state = PyModule_GetState(module);
+    Py_VISIT(state->batch_error);
+    Py_VISIT(state->columns_type);
+    return 0;
+}
+
+static int clear_module(PyObject *module)
+{
+    State *state = PyModule_GetState(module);
+    Py_CLEAR(state->batch_error);
+    Py_CLEAR(state->columns_type);
+    return 0;
+}
+
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, load_module},
+    {0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "_native",
+    .m_doc = "The native kernel; headrace.kernel re-exports it.",
+    .m_size = sizeof(State),
+    .m_methods = methods,
+    .m_slots = slots,
+    .m_traverse = traverse_module,
+    .m_clear = clear_module,
+};
+
+PyMODINIT_FUNC PyInit__native(void)
+{
+    return PyModuleDef_Init(&definition);
+}

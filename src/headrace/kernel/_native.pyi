@@ -1,0 +1,44 @@
+from _typeshed import ReadableBuffer, WriteableBuffer
+
+from headrace.kernel.layout import Columns
+
+# Layout and reasons, as the C code has them; a test compares them with layout.py and errors.py.
+def __getattr__(name: str) -> int: ...
+
+# Described in twin.py.
+def admit(
+    batch: WriteableBuffer,
+    messages_count: int,
+    partition_id: int,
+    base_offset: int,
+    base_timestamp: int,
+    /,
+) -> int: ...
+def verify(batch: ReadableBuffer, /) -> int: ...
+def find_offset(batch: ReadableBuffer, offset: int, /) -> tuple[int, int]: ...
+def find_timestamp(batch: ReadableBuffer, timestamp: int, /) -> tuple[int, int]: ...
+def slice_batch(batch: ReadableBuffer, offset: int, count: int, /) -> tuple[bytes, int, int]: ...
+def build(
+    ids: ReadableBuffer,
+    timestamps: ReadableBuffer,
+    payloads: ReadableBuffer,
+    payload_offsets: ReadableBuffer,
+    headers: ReadableBuffer | None,
+    header_offsets: ReadableBuffer | None,
+    /,
+) -> bytes: ...
+def columns(
+    batches: ReadableBuffer,
+    offset_min: int,
+    offset_max: int,
+    check: bool,
+    /,
+) -> Columns: ...
+def xxh3_64(data: ReadableBuffer, /) -> int: ...
+
+# Native only: the paths without AVX2, for tests, and the yardstick of bench/kernel.py.
+def xxh3_64_scalar(data: ReadableBuffer, /) -> int: ...
+def columns_scalar(
+    batches: ReadableBuffer, offset_min: int, offset_max: int, check: bool, /
+) -> Columns: ...
+def hash_frames(batch: ReadableBuffer, /) -> int: ...

@@ -1,0 +1,91 @@
+"""Both kernels give the same result, or the same error, on sound and on damaged input."""
+
+from random import Random
+from types import ModuleType
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.kernel.samples import (
+    CHECKED,
+    U64_MAX,
+    UNCHECKED,
+    Message,
+    Stamp,
+    batch_of,
+    damage,
+    damage_source,
+    headers_of,
+    messages_strategy,
+    outcome,
+    outcomes,
+    source_of,
+    stamp_strategy,
+)
+
+
+@settings(max_examples=60)
+@given(
+    messages=messages_strategy,
+    stamp=stamp_strategy,
+    offset=st.integers(0, 9),
+    limit=st.integers(0, 9),
+)
+def test_sound_batches(
+    native: ModuleType,
+    twin: ModuleType,
+    messages: list[Message],
+    stamp: Stamp,
+    offset: int,
+    limit: int,
+) -> None:
+    for batch in (batch_of(messages), batch_of(messages, stamp)):
+        arguments = (batch, len(messages), stamp.base_offset + offset, limit)
+        assert outcomes(native, *arguments) == outcomes(twin, *arguments)
+
+
+@settings(max_examples=80)
+@given(messages=messages_strategy, stamp=stamp_strategy, seed=st.integers(0, 2**32))
+def test_damaged_batches(
+    native: ModuleType, twin: ModuleType, messages: list[Message], stamp: Stamp, seed: int
+) -> None:
+    random = Random(seed)
+    batch = damage(random, batch_of(messages, random.choice((stamp, None))))
+    offset = stamp.base_offset + random.randrange(10)
+    arguments = (batch, len(messages), offset, random.randrange(10))
+    assert outcomes(native, *arguments) == outcomes(twin, *arguments)
+
+
+@settings(max_examples=100)
+@given(data=st.binary(max_size=700))
+def test_arbitrary_bytes(native: ModuleType, twin: ModuleType, data: bytes) -> None:
+    assert outcomes(native, data, 1, 0, 1) == outcomes(twin, data, 1, 0, 1)
+    assert native.xxh3_64(data) == twin.xxh3_64(data)
+
+
+@settings(max_examples=80)
+@given(messages=messages_strategy, seed=st.integers(0, 2**32))
+def test_damaged_columns(
+    native: ModuleType, twin: ModuleType, messages: list[Message], seed: int
+) -> None:
+    random = Random(seed)
+    source = damage_source(random, source_of(messages, before=b"--", after=b"---"))
+    assert outcome(native.build, *source) == outcome(twin.build, *source)
+
+
+def test_every_length_of_payload(native: ModuleType, twin: ModuleType) -> None:
+    """On either side of each way to hash and to copy, with and without user headers behind."""
+    random = Random(3)
+    headers = headers_of([(b"k", b"v" * 100)] * 3)
+    messages = [
+        Message(bytes(16), 5, random.randbytes(length), headers if length % 3 == 0 else b"")
+        for length in range(1, 1_300)
+    ]
+    batch = native.build(*source_of(messages))
+    assert batch == batch_of(messages)
+    wanted = twin.columns(batch, 0, U64_MAX, CHECKED)
+    assert wanted.payloads == b"".join(message.payload for message in messages)
+    for columns in (native.columns, native.columns_scalar):
+        assert columns(batch, 0, U64_MAX, CHECKED) == wanted
+        assert columns(batch, 0, U64_MAX, UNCHECKED) == wanted
+        assert columns(batch, 100, 1_200, CHECKED) == twin.columns(batch, 100, 1_200, UNCHECKED)
