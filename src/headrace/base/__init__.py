@@ -1,0 +1,1 @@
+"""Words everyone uses: ids, limits, checksums, the seeded generator."""

@@ -1,0 +1,81 @@
+"""Numbers with a meaning, so that the type checker refuses a view where an op belongs.
+
+Invariants: a namespace packs three ids without overlap (SH-9); the metadata group lies outside it.
+"""
+
+from typing import NamedTuple, NewType
+
+from headrace.base.limits import PARTITIONS_PER_TOPIC_MAX, STREAMS_MAX, TOPICS_PER_STREAM_MAX
+
+Op = NewType("Op", int)  # position in one group's log, from 1
+View = NewType("View", int)
+Tick = NewType("Tick", int)
+ShardId = NewType("ShardId", int)
+ReplicaId = NewType("ReplicaId", int)
+GroupId = NewType("GroupId", int)  # a consensus group: a packed namespace, or METADATA_GROUP
+ClientId = NewType("ClientId", int)  # 128 bits, chosen by the client
+Session = NewType("Session", int)  # the op of the client's latest Register
+RequestNumber = NewType("RequestNumber", int)
+UserId = NewType("UserId", int)
+StreamId = NewType("StreamId", int)
+TopicId = NewType("TopicId", int)
+PartitionId = NewType("PartitionId", int)
+ConsumerGroupId = NewType("ConsumerGroupId", int)
+Offset = NewType("Offset", int)  # position of a message in one partition, from 0
+Micros = NewType("Micros", int)  # microseconds: since the Unix epoch, or a duration
+Checksum = NewType("Checksum", int)  # XXH3-64; zero is never a valid one
+
+ROOT_USER = UserId(0)
+METADATA_GROUP = GroupId(1 << 63)
+
+_PARTITION_BITS = 20
+_TOPIC_BITS = 12
+_STREAM_BITS = 20
+_TOPIC_SHIFT = _PARTITION_BITS
+_STREAM_SHIFT = _PARTITION_BITS + _TOPIC_BITS
+_NAMESPACE_BITS = _STREAM_SHIFT + _STREAM_BITS
+
+assert STREAMS_MAX <= 1 << _STREAM_BITS
+assert TOPICS_PER_STREAM_MAX <= 1 << _TOPIC_BITS
+assert PARTITIONS_PER_TOPIC_MAX <= 1 << _PARTITION_BITS
+assert METADATA_GROUP >= 1 << _NAMESPACE_BITS
+
+
+class Namespace(NamedTuple):
+    """One partition, named by the ids of its stream, its topic and itself."""
+
+    stream: StreamId
+    topic: TopicId
+    partition: PartitionId
+
+
+def pack_namespace(namespace: Namespace) -> GroupId:
+    """Give the group id of a partition.
+
+    An id out of range is a fault and never masked: masking would alias two partitions onto one
+    group, one folder and one permission scope (SH-9).
+    """
+    assert 0 <= namespace.stream < STREAMS_MAX
+    assert 0 <= namespace.topic < TOPICS_PER_STREAM_MAX
+    assert 0 <= namespace.partition < PARTITIONS_PER_TOPIC_MAX
+    return GroupId(
+        namespace.stream << _STREAM_SHIFT | namespace.topic << _TOPIC_SHIFT | namespace.partition
+    )
+
+
+def is_partition_group(group: int) -> bool:
+    """Whether a number from outside is the group id of a partition that can exist."""
+    return (
+        0 <= group < 1 << _NAMESPACE_BITS
+        and (group & (1 << _PARTITION_BITS) - 1) < PARTITIONS_PER_TOPIC_MAX
+    )
+
+
+def unpack_namespace(group: GroupId) -> Namespace:
+    """Give the partition of a group id; the inverse of `pack_namespace`."""
+    assert is_partition_group(group)
+    return Namespace(
+        stream=StreamId(group >> _STREAM_SHIFT),
+        topic=TopicId(group >> _TOPIC_SHIFT & (1 << _TOPIC_BITS) - 1),
+        partition=PartitionId(group & (1 << _PARTITION_BITS) - 1),
+    )
