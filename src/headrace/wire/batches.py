@@ -1,0 +1,113 @@
+"""Batches: what their header says, and what the kernel's findings mean to the rest of the system.
+
+The kernel alone walks messages. Here its findings become a refusal, when a client sent the batch,
+or damage, when it was ours.
+
+Flow: decode, store, reply.
+"""
+
+import struct
+from collections.abc import Iterator
+
+import msgspec
+
+from headrace import kernel
+from headrace.kernel import BATCH_HEADER_BYTES, PAYLOAD_BYTES_MAX, BatchError, Reason
+from headrace.kernel.layout import BATCH_LENGTH_AT
+from headrace.wire.codec import Data
+from headrace.wire.errors import Code, CorruptError, DecodeError, RefusedError
+
+_HEADER = struct.Struct("<6QI")
+_LENGTH = struct.Struct("<Q")
+
+# What a client is told; every other finding is one of structure.
+_CODES = {
+    Reason.FRAME_CHECKSUM: Code.INVALID_MESSAGE_CHECKSUM,
+    Reason.BATCH_CHECKSUM: Code.INVALID_BATCH_CHECKSUM,
+    Reason.USER_HEADERS_LENGTH: Code.TOO_BIG_USER_HEADERS,
+    Reason.USER_HEADERS_TRUNCATED: Code.INVALID_KEY_VALUE_LENGTH,
+    Reason.USER_HEADER_LENGTH: Code.INVALID_KEY_VALUE_LENGTH,
+    Reason.USER_HEADERS_ODD: Code.INVALID_KEY_VALUE_LENGTH,
+    Reason.USER_HEADER_KIND: Code.INVALID_HEADER_KIND,
+}
+
+
+class BatchHeader(msgspec.Struct, frozen=True):
+    """What a batch says of itself; the first three are stamped by the server."""
+
+    partition_id: int
+    base_offset: int
+    base_timestamp: int
+    origin_timestamp: int
+    length: int
+    checksum: int
+    messages_count: int
+
+
+def decode_batch_header(data: Data) -> BatchHeader:
+    """Read the header that a buffer begins with; nothing but its size is checked."""
+    if len(data) < BATCH_HEADER_BYTES:
+        raise DecodeError(f"batch header of {len(data)} bytes")
+    return BatchHeader(*_HEADER.unpack_from(data))
+
+
+def split_batches(data: Data) -> Iterator[memoryview]:
+    """Give the batches that lie back to back in a buffer, each whole, none verified.
+
+    Raises:
+        DecodeError: A batch is cut, or shorter than its own header.
+    """
+    view = memoryview(data)
+    position = 0
+    while position < len(view):
+        left = len(view) - position
+        if left < BATCH_HEADER_BYTES:
+            raise DecodeError(f"batch header of {left} bytes at {position}")
+        (length,) = _LENGTH.unpack_from(view, position + BATCH_LENGTH_AT)
+        if not BATCH_HEADER_BYTES <= length <= left:
+            raise DecodeError(f"batch of {length} bytes at {position}, {left} left")
+        yield view[position : position + length]
+        position += length
+
+
+def admit_batch(
+    batch: bytearray | memoryview,
+    messages_count: int,
+    *,
+    partition_id: int,
+    base_offset: int,
+    base_timestamp: int,
+) -> int:
+    """Check a producer's batch and stamp it in place; give its new checksum.
+
+    Raises:
+        RefusedError: The batch is refused as a whole and unchanged.
+    """
+    try:
+        return kernel.admit(batch, messages_count, partition_id, base_offset, base_timestamp)
+    except BatchError as error:
+        raise refusal_of(error) from None
+
+
+def verify_batch(batch: Data) -> int:
+    """Check a batch that was stamped before; give its checksum.
+
+    Raises:
+        CorruptError: It is not what was stamped.
+    """
+    try:
+        return kernel.verify(batch)
+    except BatchError as error:
+        raise CorruptError(str(error)) from None
+
+
+def refusal_of(error: BatchError) -> RefusedError:
+    """Give what a client is told when the kernel refuses its batch."""
+    code = _CODES.get(error.reason, Code.INVALID_COMMAND)
+    if error.reason == Reason.PAYLOAD_LENGTH:
+        code = (
+            Code.TOO_BIG_MESSAGE_PAYLOAD
+            if error.found > PAYLOAD_BYTES_MAX
+            else Code.INVALID_MESSAGE_PAYLOAD_LENGTH
+        )
+    return RefusedError(code, what=str(error))

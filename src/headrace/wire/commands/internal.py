@@ -1,0 +1,150 @@
+"""Bodies that only servers write: what a request becomes before it is replicated.
+
+A body that a client sent gains here what every replica must decide alike: ids, group ids, the
+member's client, hashes instead of secrets.
+"""
+
+import msgspec
+
+from headrace.wire.codec import NAME, U32, U64, U128, Counted, Reader, Record, Sized, read_text
+from headrace.wire.commands.groups import (
+    JOIN_GROUP_BODY,
+    LEAVE_GROUP_BODY,
+    JoinGroup,
+    LeaveGroup,
+)
+from headrace.wire.commands.topics import (
+    CREATE_PARTITIONS_BODY,
+    CREATE_TOPIC_BODY,
+    CreatePartitions,
+    CreateTopic,
+)
+from headrace.wire.errors import DecodeError
+from headrace.wire.identifiers import IDENTIFIER, Identifier
+from headrace.wire.options import SIZED_OPTIONS, Options
+
+TOKEN_HASH_CHARACTERS = 64
+
+
+class PartitionAssignment(msgspec.Struct, frozen=True):
+    """A new partition and its consensus group."""
+
+    partition_id: int
+    group_id: int
+
+
+class CreateTopicWithAssignments(msgspec.Struct, frozen=True):
+    """CreateTopic with what the primary resolved."""
+
+    request: CreateTopic
+    derived: Options
+    assignments: tuple[PartitionAssignment, ...]
+
+
+class CreatePartitionsWithAssignments(msgspec.Struct, frozen=True):
+    """CreatePartitions with the ids of the new ones."""
+
+    request: CreatePartitions
+    assignments: tuple[PartitionAssignment, ...]
+
+
+class RemoveGroupMember(msgspec.Struct, frozen=True):
+    """Takes a client out of all its groups."""
+
+    client: int
+
+
+class CompleteRevocation(msgspec.Struct, frozen=True):
+    """Hands a partition under revocation over to its target."""
+
+    stream: Identifier
+    topic: Identifier
+    group_id: int
+    source_client: int
+    partition_id: int
+
+
+class TruncatePartition(msgspec.Struct, frozen=True):
+    """Drops what lies at or below an offset: a DeleteSegments whose count was resolved."""
+
+    stream: Identifier
+    topic: Identifier
+    partition_id: int
+    up_to_offset: int
+
+
+class JoinGroupAs(msgspec.Struct, frozen=True):
+    """JoinGroup with the member's client and the partitions that have uncommitted work."""
+
+    request: JoinGroup
+    client: int
+    in_flight: tuple[int, ...]
+
+
+class LeaveGroupAs(msgspec.Struct, frozen=True):
+    """LeaveGroup with the member's client."""
+
+    request: LeaveGroup
+    client: int
+
+
+class CreateTokenHashed(msgspec.Struct, frozen=True):
+    """CreateToken with the token's hash; the token itself is never replicated."""
+
+    user_id: int
+    name: str
+    expiry: int
+    token_hash: str
+
+
+class _TokenHash:
+    """64 hexadecimal characters, without a length."""
+
+    def read(self, reader: Reader) -> str:
+        text = read_text(reader.take(TOKEN_HASH_CHARACTERS))
+        if not _is_hash(text):
+            raise DecodeError(f"token hash {text!r}")
+        return text
+
+    def write(self, out: bytearray, value: str) -> None:
+        if not _is_hash(value):
+            raise ValueError(f"token hash {value!r}")
+        out += value.encode()
+
+
+def _is_hash(text: str) -> bool:
+    return len(text) == TOKEN_HASH_CHARACTERS and all(c in "0123456789abcdef" for c in text)
+
+
+_ASSIGNMENTS = Counted(U32, Record(PartitionAssignment, partition_id=U32, group_id=U64))
+
+CREATE_TOPIC_WITH_ASSIGNMENTS = Record(
+    CreateTopicWithAssignments,
+    request=Sized(CREATE_TOPIC_BODY),
+    derived=SIZED_OPTIONS,
+    assignments=_ASSIGNMENTS,
+)
+CREATE_PARTITIONS_WITH_ASSIGNMENTS = Record(
+    CreatePartitionsWithAssignments,
+    request=Sized(CREATE_PARTITIONS_BODY),
+    assignments=_ASSIGNMENTS,
+)
+REMOVE_GROUP_MEMBER = Record(RemoveGroupMember, client=U128)
+COMPLETE_REVOCATION = Record(
+    CompleteRevocation,
+    stream=IDENTIFIER,
+    topic=IDENTIFIER,
+    group_id=U64,
+    source_client=U128,
+    partition_id=U32,
+)
+TRUNCATE_PARTITION = Record(
+    TruncatePartition, stream=IDENTIFIER, topic=IDENTIFIER, partition_id=U32, up_to_offset=U64
+)
+JOIN_GROUP_AS = Record(
+    JoinGroupAs, request=JOIN_GROUP_BODY, client=U128, in_flight=Counted(U32, U32)
+)
+LEAVE_GROUP_AS = Record(LeaveGroupAs, request=LEAVE_GROUP_BODY, client=U128)
+CREATE_TOKEN_HASHED = Record(
+    CreateTokenHashed, user_id=U32, name=NAME, expiry=U64, token_hash=_TokenHash()
+)

@@ -1,0 +1,60 @@
+"""Personal access tokens of the user who asks."""
+
+import msgspec
+
+from headrace.wire.codec import NAME, NOTHING, U64, Record, Repeated
+from headrace.wire.commands.command import Command
+from headrace.wire.numbers import Operation
+
+EXPIRY_NEVER = (1 << 64) - 1  # so does 0
+
+
+class Token(msgspec.Struct, frozen=True):
+    """A token as lists show it; it expires at that time, 0 means never."""
+
+    name: str
+    expires_at: int
+
+
+class CreateToken(msgspec.Struct, frozen=True):
+    """Mints a token that lives that many microseconds."""
+
+    name: str
+    expiry: int
+
+
+class CreatedToken(msgspec.Struct, frozen=True):
+    """The secret itself, told once and stored nowhere."""
+
+    token: str
+
+
+class DeleteToken(msgspec.Struct, frozen=True):
+    """Revokes a token."""
+
+    name: str
+
+
+GET_TOKENS = Command(
+    41,
+    "get personal access tokens",
+    Operation.NON_REPLICATED,
+    NOTHING,
+    Repeated(Record(Token, name=NAME, expires_at=U64)),
+)
+CREATE_TOKEN = Command(
+    42,
+    "create personal access token",
+    Operation.CREATE_PERSONAL_ACCESS_TOKEN,
+    Record(CreateToken, name=NAME, expiry=U64),
+    Record(CreatedToken, token=NAME),
+)
+DELETE_TOKEN = Command(
+    43,
+    "delete personal access token",
+    Operation.DELETE_PERSONAL_ACCESS_TOKEN,
+    Record(DeleteToken, name=NAME),
+    NOTHING,
+)
+
+COMMANDS = (GET_TOKENS, CREATE_TOKEN, DELETE_TOKEN)

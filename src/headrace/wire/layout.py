@@ -1,0 +1,121 @@
+"""Declares the 256 bytes of a header once, for both directions.
+
+Every header begins with the same 128 bytes; a kind adds fields at offsets of its own. What no field
+covers is reserved: written as zero, and refused otherwise where the kind says so.
+"""
+
+import struct
+from typing import Generic, TypeVar
+
+import msgspec
+
+from headrace.base.limits import HEADER_BYTES
+from headrace.wire.codec import Data
+from headrace.wire.errors import RemoteError
+from headrace.wire.numbers import FrameKind
+
+SIZE_OFFSET = 48
+KIND_OFFSET = 60
+
+_FORMATS = {1: "B", 2: "H", 4: "I", 8: "Q"}
+
+
+class Header(msgspec.Struct, frozen=True):
+    """What all frames have in common; fields default to zero, as on the wire."""
+
+    checksum: int = 0
+    checksum_body: int = 0
+    cluster: int = 0
+    size: int = HEADER_BYTES
+    view: int = 0
+    release: int = 0
+    replica: int = 0
+
+
+_COMMON = {
+    "checksum": (0, 16),
+    "checksum_body": (16, 16),
+    "cluster": (32, 16),
+    "size": (SIZE_OFFSET, 4),
+    "view": (52, 4),
+    "release": (56, 4),
+    "replica": (61, 1),
+}
+
+H = TypeVar("H", bound=Header)
+
+
+class Layout(Generic[H]):
+    """Where the fields of one kind of header lie.
+
+    A field is an unsigned number of 1, 2, 4, 8 or 16 bytes, or raw bytes of another length.
+    """
+
+    def __init__(
+        self,
+        kind: FrameKind,
+        made: type[H],
+        *,
+        reserved_zero: bool = False,
+        **fields: tuple[int, int],
+    ) -> None:
+        self.kind = kind
+        self._made = made
+        placed = sorted((_COMMON | fields).items(), key=lambda field: field[1])
+        names = [name for name, _ in placed]
+        assert sorted(names) == sorted(made.__struct_fields__)
+        self._struct, self._reserved = _place(placed)
+        self._wide = tuple(
+            (index, width == 16) for index, (_, (_, width)) in enumerate(placed) if width > 8
+        )
+        # Values travel in the order of offsets and are built in the order of the struct's fields.
+        self._order = tuple(names.index(name) for name in made.__struct_fields__)
+        self._names = tuple(names)
+        self._reserved_zero = reserved_zero
+
+    def encode(self, header: H) -> bytes:
+        """Write the header's 256 bytes."""
+        values = [getattr(header, name) for name in self._names]
+        for index, is_number in self._wide:
+            if is_number:
+                values[index] = values[index].to_bytes(16, "little")
+        try:
+            data = bytearray(self._struct.pack(*values))
+        except struct.error as error:
+            raise ValueError(f"{self.kind.name}: {error}") from None
+        data[KIND_OFFSET] = self.kind
+        return bytes(data)
+
+    def decode(self, data: Data) -> H:
+        """Read the first 256 bytes of a frame.
+
+        Raises:
+            RemoteError: They are of another kind, or break a rule of this one.
+        """
+        if len(data) < HEADER_BYTES or data[KIND_OFFSET] != self.kind:
+            raise RemoteError(f"{len(data)} bytes are no {self.kind.name} header")
+        values = list(self._struct.unpack_from(data))
+        for index, is_number in self._wide:
+            if is_number:
+                values[index] = int.from_bytes(values[index], "little")
+        if self._reserved_zero:
+            bits = int.from_bytes(data[:HEADER_BYTES], "little")
+            if bits & self._reserved:
+                raise RemoteError(f"reserved bytes of {self.kind.name} are not zero")
+        return self._made(*[values[index] for index in self._order])
+
+
+def _place(fields: list[tuple[str, tuple[int, int]]]) -> tuple[struct.Struct, int]:
+    """Give the struct of the whole header, and the mask of the bits that no field covers."""
+    layout = ["<"]
+    reserved = (1 << 8 * HEADER_BYTES) - 1 - (0xFF << 8 * KIND_OFFSET)
+    position = 0
+    for _, (offset, width) in fields:
+        assert offset >= position
+        layout.append(f"{offset - position}x" + _FORMATS.get(width, f"{width}s"))
+        reserved -= (1 << 8 * width) - 1 << 8 * offset
+        position = offset + width
+    layout.append(f"{HEADER_BYTES - position}x")
+    placed = struct.Struct("".join(layout))
+    assert placed.size == HEADER_BYTES
+    return placed, reserved

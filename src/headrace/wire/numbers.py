@@ -1,0 +1,233 @@
+"""The numbers that name things on the wire: frame kinds, operations, enumerations."""
+
+from enum import IntEnum
+
+
+class FrameKind(IntEnum):
+    """What a frame is; the byte `command` of every header."""
+
+    RESERVED = 0
+    PING = 1
+    PONG = 2
+    PING_CLIENT = 3
+    PONG_CLIENT = 4
+    REQUEST = 5
+    PREPARE = 6
+    PREPARE_OK = 7
+    REPLY = 8
+    COMMIT = 9
+    START_VIEW_CHANGE = 10
+    DO_VIEW_CHANGE = 11
+    START_VIEW = 12
+    EVICTION = 13
+    REPLICA_HELLO = 14
+    REPLICA_CHALLENGE = 15
+    REPLICA_FINISH = 16
+    REQUEST_START_VIEW = 17
+    REQUEST_PREPARES = 18
+    REPAIR_PREPARE = 19
+    REPAIR_DONE = 20
+    RANGE_EVICTED = 21
+    REQUEST_STATE_TRANSFER = 22
+    STATE_TRANSFER_TARGET = 23
+    REQUEST_STATE_CHUNK = 24
+    STATE_CHUNK = 25
+    FORWARD_REGISTER = 26
+    FORWARD_REGISTER_RESULT = 27
+    FORWARD_LOGOUT = 28
+    FORWARD_LOGOUT_RESULT = 29
+
+
+class Operation(IntEnum):
+    """What a request or a prepare asks for; it decides the plane and the framing of the reply."""
+
+    RESERVED = 0
+    REGISTER = 1
+    NON_REPLICATED = 2
+    LOGOUT = 3
+    # Only the server itself proposes these.
+    CREATE_TOPIC_WITH_ASSIGNMENTS = 64
+    CREATE_PARTITIONS_WITH_ASSIGNMENTS = 65
+    REMOVE_CONSUMER_GROUP_MEMBER = 66
+    COMPLETE_CONSUMER_GROUP_REVOCATION = 67
+    TRUNCATE_PARTITION = 68
+    # Metadata.
+    CREATE_STREAM = 128
+    UPDATE_STREAM = 129
+    DELETE_STREAM = 130
+    PURGE_STREAM = 131
+    CREATE_TOPIC = 132
+    UPDATE_TOPIC = 133
+    DELETE_TOPIC = 134
+    PURGE_TOPIC = 135
+    CREATE_PARTITIONS = 136
+    DELETE_PARTITIONS = 137
+    DELETE_SEGMENTS = 138
+    CREATE_CONSUMER_GROUP = 139
+    DELETE_CONSUMER_GROUP = 140
+    CREATE_USER = 141
+    UPDATE_USER = 142
+    DELETE_USER = 143
+    CHANGE_PASSWORD = 144
+    UPDATE_PERMISSIONS = 145
+    CREATE_PERSONAL_ACCESS_TOKEN = 146
+    DELETE_PERSONAL_ACCESS_TOKEN = 147
+    JOIN_CONSUMER_GROUP = 148
+    LEAVE_CONSUMER_GROUP = 149
+    # Partitions.
+    SEND_MESSAGES = 160
+    STORE_CONSUMER_OFFSET = 161
+    DELETE_CONSUMER_OFFSET = 162
+
+
+# Operations and command codes of our own lie in these ranges (O8); none is assigned yet.
+OWN_OPERATIONS = range(224, 240)
+OWN_CODE_MIN = 90_001
+
+_OPERATIONS = {int(operation): operation for operation in Operation}
+_INTERNAL = range(64, 69)
+_METADATA = range(128, 150)
+_PARTITION = range(160, 163)
+
+
+def find_operation(number: int) -> Operation | None:
+    """Give the operation of a number from the wire, or nothing if no such one exists."""
+    return _OPERATIONS.get(number)
+
+
+def is_internal(operation: Operation) -> bool:
+    """Whether only a server may propose it."""
+    return operation in _INTERNAL
+
+
+def is_metadata(operation: Operation) -> bool:
+    """Whether the metadata group orders it."""
+    return operation in _METADATA or operation in _INTERNAL
+
+
+def is_partition(operation: Operation) -> bool:
+    """Whether a partition's own group orders it."""
+    return operation in _PARTITION
+
+
+def is_stamped(operation: Operation) -> bool:
+    """Whether a client's request carries the checksum of its body."""
+    return operation in (Operation.REGISTER, Operation.LOGOUT) or operation in _METADATA
+
+
+def is_result_framed(operation: Operation) -> bool:
+    """Whether the body of a reply begins with a result section.
+
+    A Register reply does so only when it has a body at all: an empty one is a terminal failure.
+    """
+    if operation in (Operation.DELETE_SEGMENTS, Operation.SEND_MESSAGES):
+        return False
+    return operation == Operation.REGISTER or is_metadata(operation) or is_partition(operation)
+
+
+class UserStatus(IntEnum):
+    """Whether a user may log in."""
+
+    ACTIVE = 1
+    INACTIVE = 2
+
+
+class Compression(IntEnum):
+    """How a topic's clients compress payloads; the server only carries it."""
+
+    NONE = 1
+    GZIP = 2
+
+
+class Transport(IntEnum):
+    """How a client is connected; TLS over TCP counts as TCP."""
+
+    TCP = 1
+    QUIC = 2
+    HTTP = 3
+    WEBSOCKET = 4
+
+
+class Role(IntEnum):
+    """What a node is in its cluster."""
+
+    LEADER = 0
+    FOLLOWER = 1
+
+
+class NodeStatus(IntEnum):
+    """How a node is."""
+
+    HEALTHY = 0
+    STARTING = 1
+    STOPPING = 2
+    UNREACHABLE = 3
+    MAINTENANCE = 4
+    UNKNOWN = 5
+
+
+class SnapshotCompression(IntEnum):
+    """How the archive of a diagnostic snapshot is packed."""
+
+    STORED = 1
+    DEFLATED = 2
+    BZIP2 = 3
+    ZSTD = 4
+    LZMA = 5
+    XZ = 6
+
+
+class SnapshotType(IntEnum):
+    """What a diagnostic snapshot holds."""
+
+    FILESYSTEM_OVERVIEW = 1
+    PROCESS_LIST = 2
+    RESOURCE_USAGE = 3
+    TEST = 4
+    SERVER_LOGS = 5
+    SERVER_CONFIG = 6
+    ALL = 100
+
+
+class OptionsScope(IntEnum):
+    """What kind of object an options block belongs to."""
+
+    TOPIC = 1
+    STREAM = 2
+    USER = 3
+
+
+class ConsumerKind(IntEnum):
+    """Whether a consumer polls alone or as a member of a group."""
+
+    CONSUMER = 1
+    GROUP = 2
+
+
+class Acknowledgement(IntEnum):
+    """How far an offset write must go before it is answered."""
+
+    LEADER = 0
+    QUORUM = 1
+
+
+class RegisterOutcome(IntEnum):
+    """What a primary made of a login that a backup forwarded."""
+
+    OK = 0
+    NOT_PRIMARY = 1
+    NOT_CAUGHT_UP = 2
+    PIPELINE_FULL = 3
+    IN_PROGRESS = 4
+    CANCELED = 5
+    OTHER_USER = 6
+
+
+class LogoutOutcome(IntEnum):
+    """What a primary made of a logout that a backup forwarded."""
+
+    OK = 0
+    NOT_PRIMARY = 1
+    PIPELINE_FULL = 2
+    IN_PROGRESS = 3
+    CANCELED = 4

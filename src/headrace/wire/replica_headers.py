@@ -1,0 +1,462 @@
+"""The headers that replicas send each other, and what makes a replica refuse one.
+
+No SDK sees this plane. `docs/formats/wire.md` says where it departs from the protocol's origin.
+
+Invariants: a header that `decode_replica` gives was sealed by its sender and obeys the rules of its
+            kind, so the core may assert what they say.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeAlias
+
+from headrace.base.ids import METADATA_GROUP, is_partition_group
+from headrace.base.limits import HEADER_BYTES, REPLICAS_MAX, VIEW_CHANGE_HEADERS_MAX
+from headrace.wire.codec import Data
+from headrace.wire.errors import RemoteError
+from headrace.wire.layout import KIND_OFFSET, Header, Layout
+from headrace.wire.numbers import FrameKind, LogoutOutcome, RegisterOutcome, find_operation
+from headrace.wire.seals import is_sealed
+
+
+class PrepareHeader(Header, frozen=True):
+    """One op of a group's log; its body is the operation's."""
+
+    client: int = 0
+    parent: int = 0
+    request_checksum: int = 0
+    op: int = 0
+    commit: int = 0
+    timestamp: int = 0
+    request: int = 0
+    operation: int = 0
+    group: int = 0
+    user_id: int = 0
+
+
+class PrepareOkHeader(Header, frozen=True):
+    """Acknowledges one op."""
+
+    parent: int = 0
+    prepare_checksum: int = 0
+    op: int = 0
+    commit: int = 0
+    timestamp: int = 0
+    request: int = 0
+    operation: int = 0
+    group: int = 0
+
+
+class CommitHeader(Header, frozen=True):
+    """The primary's heartbeat: how far it has committed."""
+
+    commit_checksum: int = 0
+    timestamp_monotonic: int = 0
+    commit: int = 0
+    checkpoint_op: int = 0
+    group: int = 0
+
+
+class StartViewChangeHeader(Header, frozen=True):
+    """Suspects the primary."""
+
+    group: int = 0
+
+
+class DoViewChangeHeader(Header, frozen=True):
+    """A vote for a view; its body is the suffix of prepare headers, newest first."""
+
+    op: int = 0
+    commit: int = 0
+    group: int = 0
+    log_view: int = 0
+    nack_bitset: int = 0
+    present_bitset: int = 0
+
+
+class StartViewHeader(Header, frozen=True):
+    """Announces a view; body as in a vote, maybe empty."""
+
+    op: int = 0
+    commit: int = 0
+    group: int = 0
+    incarnation: int = 0
+
+
+class RequestStartViewHeader(Header, frozen=True):
+    """A restarted replica asks for the current view."""
+
+    group: int = 0
+    incarnation: int = 0
+
+
+class RequestPreparesHeader(Header, frozen=True):
+    """Asks for a range of the log."""
+
+    nonce: int = 0
+    from_op: int = 0
+    to_op: int = 0
+    group: int = 0
+
+
+class RepairEndHeader(Header, frozen=True):
+    """Ends a repair: the last op served, or the oldest one still held."""
+
+    nonce: int = 0
+    op: int = 0
+    group: int = 0
+
+
+class RequestStateTransferHeader(Header, frozen=True):
+    """Asks for a description of the state."""
+
+    nonce: int = 0
+    group: int = 0
+
+
+class StateTransferTargetHeader(Header, frozen=True):
+    """Offers the state; its body is the manifest, if the state is available."""
+
+    nonce: int = 0
+    commit_op: int = 0
+    group: int = 0
+    available: int = 0
+    unavailable_transient: int = 0
+    commit_max: int = 0
+
+
+class RequestStateChunkHeader(Header, frozen=True):
+    """Pulls one piece of one artifact."""
+
+    nonce: int = 0
+    offset: int = 0
+    group: int = 0
+    length: int = 0
+    artifact: int = 0
+
+
+class StateChunkHeader(Header, frozen=True):
+    """One piece of one artifact; its body is the bytes."""
+
+    nonce: int = 0
+    offset: int = 0
+    group: int = 0
+    artifact: int = 0
+
+
+class ForwardRegisterHeader(Header, frozen=True):
+    """A backup verified a login and asks the primary to propose it."""
+
+    client: int = 0
+    nonce: int = 0
+    user_id: int = 0
+
+
+class ForwardRegisterResultHeader(Header, frozen=True):
+    """What became of a forwarded login."""
+
+    nonce: int = 0
+    client: int = 0
+    epoch: int = 0
+    watermark: int = 0
+    outcome: int = 0
+
+
+class ForwardLogoutHeader(Header, frozen=True):
+    """A backup asks the primary to propose a logout."""
+
+    client: int = 0
+    nonce: int = 0
+    session: int = 0
+    request: int = 0
+
+
+class ForwardLogoutResultHeader(Header, frozen=True):
+    """What became of a forwarded logout."""
+
+    nonce: int = 0
+    client: int = 0
+    commit: int = 0
+    outcome: int = 0
+
+
+def _prepare_layout(kind: FrameKind) -> Layout[PrepareHeader]:
+    return Layout(
+        kind,
+        PrepareHeader,
+        reserved_zero=True,
+        client=(128, 16),
+        parent=(144, 16),
+        request_checksum=(160, 16),
+        op=(176, 8),
+        commit=(184, 8),
+        timestamp=(192, 8),
+        request=(200, 8),
+        operation=(208, 1),
+        group=(216, 8),
+        user_id=(224, 4),
+    )
+
+
+def _repair_end_layout(kind: FrameKind) -> Layout[RepairEndHeader]:
+    return Layout(kind, RepairEndHeader, nonce=(128, 16), op=(144, 8), group=(152, 8))
+
+
+PREPARE = _prepare_layout(FrameKind.PREPARE)
+REPAIR_PREPARE = _prepare_layout(FrameKind.REPAIR_PREPARE)
+PREPARE_OK = Layout(
+    FrameKind.PREPARE_OK,
+    PrepareOkHeader,
+    parent=(128, 16),
+    prepare_checksum=(144, 16),
+    op=(160, 8),
+    commit=(168, 8),
+    timestamp=(176, 8),
+    request=(184, 8),
+    operation=(192, 1),
+    group=(200, 8),
+)
+COMMIT = Layout(
+    FrameKind.COMMIT,
+    CommitHeader,
+    commit_checksum=(128, 16),
+    timestamp_monotonic=(144, 8),
+    commit=(152, 8),
+    checkpoint_op=(160, 8),
+    group=(168, 8),
+)
+START_VIEW_CHANGE = Layout(FrameKind.START_VIEW_CHANGE, StartViewChangeHeader, group=(128, 8))
+DO_VIEW_CHANGE = Layout(
+    FrameKind.DO_VIEW_CHANGE,
+    DoViewChangeHeader,
+    op=(128, 8),
+    commit=(136, 8),
+    group=(144, 8),
+    log_view=(152, 4),
+    nack_bitset=(224, 16),
+    present_bitset=(240, 16),
+)
+START_VIEW = Layout(
+    FrameKind.START_VIEW,
+    StartViewHeader,
+    op=(128, 8),
+    commit=(136, 8),
+    group=(144, 8),
+    incarnation=(240, 16),
+)
+REQUEST_START_VIEW = Layout(
+    FrameKind.REQUEST_START_VIEW, RequestStartViewHeader, group=(128, 8), incarnation=(240, 16)
+)
+REQUEST_PREPARES = Layout(
+    FrameKind.REQUEST_PREPARES,
+    RequestPreparesHeader,
+    nonce=(128, 16),
+    from_op=(144, 8),
+    to_op=(152, 8),
+    group=(160, 8),
+)
+REPAIR_DONE = _repair_end_layout(FrameKind.REPAIR_DONE)
+RANGE_EVICTED = _repair_end_layout(FrameKind.RANGE_EVICTED)
+REQUEST_STATE_TRANSFER = Layout(
+    FrameKind.REQUEST_STATE_TRANSFER,
+    RequestStateTransferHeader,
+    nonce=(128, 16),
+    group=(144, 8),
+)
+STATE_TRANSFER_TARGET = Layout(
+    FrameKind.STATE_TRANSFER_TARGET,
+    StateTransferTargetHeader,
+    nonce=(128, 16),
+    commit_op=(144, 8),
+    group=(152, 8),
+    available=(160, 1),
+    unavailable_transient=(161, 1),
+    commit_max=(168, 8),
+)
+REQUEST_STATE_CHUNK = Layout(
+    FrameKind.REQUEST_STATE_CHUNK,
+    RequestStateChunkHeader,
+    nonce=(128, 16),
+    offset=(144, 8),
+    group=(152, 8),
+    length=(160, 4),
+    artifact=(164, 4),
+)
+STATE_CHUNK = Layout(
+    FrameKind.STATE_CHUNK,
+    StateChunkHeader,
+    nonce=(128, 16),
+    offset=(144, 8),
+    group=(152, 8),
+    artifact=(160, 4),
+)
+FORWARD_REGISTER = Layout(
+    FrameKind.FORWARD_REGISTER,
+    ForwardRegisterHeader,
+    reserved_zero=True,
+    client=(128, 16),
+    nonce=(144, 16),
+    user_id=(160, 4),
+)
+FORWARD_REGISTER_RESULT = Layout(
+    FrameKind.FORWARD_REGISTER_RESULT,
+    ForwardRegisterResultHeader,
+    reserved_zero=True,
+    nonce=(128, 16),
+    client=(144, 16),
+    epoch=(160, 8),
+    watermark=(168, 8),
+    outcome=(255, 1),
+)
+FORWARD_LOGOUT = Layout(
+    FrameKind.FORWARD_LOGOUT,
+    ForwardLogoutHeader,
+    reserved_zero=True,
+    client=(128, 16),
+    nonce=(144, 16),
+    session=(160, 8),
+    request=(168, 8),
+)
+FORWARD_LOGOUT_RESULT = Layout(
+    FrameKind.FORWARD_LOGOUT_RESULT,
+    ForwardLogoutResultHeader,
+    reserved_zero=True,
+    nonce=(128, 16),
+    client=(144, 16),
+    commit=(160, 8),
+    outcome=(255, 1),
+)
+
+ReplicaHeader: TypeAlias = (
+    PrepareHeader
+    | PrepareOkHeader
+    | CommitHeader
+    | StartViewChangeHeader
+    | DoViewChangeHeader
+    | StartViewHeader
+    | RequestStartViewHeader
+    | RequestPreparesHeader
+    | RepairEndHeader
+    | RequestStateTransferHeader
+    | StateTransferTargetHeader
+    | RequestStateChunkHeader
+    | StateChunkHeader
+    | ForwardRegisterHeader
+    | ForwardRegisterResultHeader
+    | ForwardLogoutHeader
+    | ForwardLogoutResultHeader
+)
+
+_LAYOUTS: dict[int, Layout[Any]] = {  # Each kind has a header type of its own.
+    layout.kind: layout
+    for layout in (
+        PREPARE,
+        REPAIR_PREPARE,
+        PREPARE_OK,
+        COMMIT,
+        START_VIEW_CHANGE,
+        DO_VIEW_CHANGE,
+        START_VIEW,
+        REQUEST_START_VIEW,
+        REQUEST_PREPARES,
+        REPAIR_DONE,
+        RANGE_EVICTED,
+        REQUEST_STATE_TRANSFER,
+        STATE_TRANSFER_TARGET,
+        REQUEST_STATE_CHUNK,
+        STATE_CHUNK,
+        FORWARD_REGISTER,
+        FORWARD_REGISTER_RESULT,
+        FORWARD_LOGOUT,
+        FORWARD_LOGOUT_RESULT,
+    )
+}
+_WITH_BODY = (
+    FrameKind.PREPARE,
+    FrameKind.REPAIR_PREPARE,
+    FrameKind.DO_VIEW_CHANGE,
+    FrameKind.START_VIEW,
+    FrameKind.STATE_TRANSFER_TARGET,
+    FrameKind.STATE_CHUNK,
+)
+
+
+def decode_replica(frame: Data) -> tuple[FrameKind, ReplicaHeader]:
+    """Read and check the header of a frame from another replica.
+
+    Raises:
+        RemoteError: It is no frame between replicas, not sealed, or against the rules of its kind.
+    """
+    layout = _LAYOUTS.get(frame[KIND_OFFSET]) if len(frame) >= HEADER_BYTES else None
+    if layout is None:
+        raise RemoteError(f"{len(frame)} bytes are no frame of a replica")
+    if not is_sealed(frame):
+        raise RemoteError(f"{layout.kind.name} with a wrong checksum")
+    header: ReplicaHeader = layout.decode(frame)
+    for rule, holds in _rules(layout.kind, header, len(frame)):
+        if not holds:
+            raise RemoteError(f"{layout.kind.name} against the rule: {rule}")
+    return layout.kind, header
+
+
+def decode_suffix(body: Data) -> tuple[PrepareHeader | None, ...]:
+    """Read the prepare headers in a view change's body, newest first; a blank one is none.
+
+    Raises:
+        RemoteError: The body is cut, too long, or holds a header that was never sealed.
+    """
+    if len(body) % HEADER_BYTES or len(body) > VIEW_CHANGE_HEADERS_MAX * HEADER_BYTES:
+        raise RemoteError(f"suffix of {len(body)} bytes")
+    headers: list[PrepareHeader | None] = []
+    for start in range(0, len(body), HEADER_BYTES):
+        header = body[start : start + HEADER_BYTES]
+        if header == _BLANK:
+            headers.append(None)
+        elif is_sealed(header):
+            headers.append(PREPARE.decode(header))
+        else:
+            raise RemoteError(f"unsealed prepare in a suffix at byte {start}")
+    return tuple(headers)
+
+
+def encode_suffix(headers: Iterable[PrepareHeader | None]) -> bytes:
+    """Write the body of a view change, newest first."""
+    return b"".join(_BLANK if header is None else PREPARE.encode(header) for header in headers)
+
+
+_BLANK = bytes(HEADER_BYTES)
+
+
+def _rules(kind: FrameKind, header: ReplicaHeader, frame_bytes: int) -> Iterator[tuple[str, bool]]:
+    """Give what must hold, in words, and whether it does."""
+    yield "size is that of the frame", header.size == frame_bytes
+    yield "release is 0", header.release == 0
+    yield "replica is below the largest cluster", header.replica < REPLICAS_MAX
+    yield "no body", kind in _WITH_BODY or frame_bytes == HEADER_BYTES
+    group = getattr(header, "group", METADATA_GROUP)
+    yield "group exists", group == METADATA_GROUP or is_partition_group(group)
+    match header:
+        case PrepareHeader():
+            yield "operation is known", find_operation(header.operation) is not None
+            yield "1 <= op, commit < op", header.commit < header.op
+            yield "body has a checksum", header.checksum_body != 0
+        case PrepareOkHeader():
+            yield "1 <= op, commit <= op", header.op >= 1 and header.commit <= header.op
+        case DoViewChangeHeader():
+            yield "log_view <= view", header.log_view <= header.view
+            yield "commit <= op", header.commit <= header.op
+            bits = (1 << (frame_bytes - HEADER_BYTES) // HEADER_BYTES) - 1
+            yield "bits within the suffix", (header.nack_bitset | header.present_bitset) <= bits
+        case StartViewHeader():
+            yield "commit <= op", header.commit <= header.op
+        case RequestPreparesHeader():
+            yield "1 <= from_op <= to_op", 1 <= header.from_op <= header.to_op
+        case RequestStateChunkHeader():
+            yield "length is not 0", header.length > 0
+        case ForwardRegisterHeader() | ForwardLogoutHeader():
+            yield "client is not 0", header.client != 0
+        case ForwardRegisterResultHeader():
+            yield "outcome is known", header.outcome <= max(RegisterOutcome)
+        case ForwardLogoutResultHeader():
+            yield "outcome is known", header.outcome <= max(LogoutOutcome)
+        case _:
+            pass

@@ -1,0 +1,125 @@
+"""Replies: their header, the result section, and the three ways in which an answer comes.
+
+An answer is an eviction, or a status in the reply's header, or, for operations that are ordered by
+consensus, a result section that leads the body.
+
+Flow: reply.
+"""
+
+from headrace.base.limits import HEADER_BYTES
+from headrace.wire.codec import Data
+from headrace.wire.errors import Code, DecodeError, RefusedError, RemoteError
+from headrace.wire.evictions import decode_eviction
+from headrace.wire.layout import KIND_OFFSET, Header, Layout
+from headrace.wire.numbers import FrameKind, Operation, find_operation, is_result_framed
+from headrace.wire.requests import RequestHeader
+
+RESULT_OK = bytes(4)
+_REJECTION_BYTES = 12
+
+
+class ReplyHeader(Header, frozen=True):
+    """Fields 128 to 256 of a reply; most echo the request."""
+
+    request_checksum: int = 0
+    context: int = 0
+    client: int = 0
+    op: int = 0
+    commit: int = 0
+    timestamp: int = 0
+    request: int = 0
+    operation: int = 0
+    status: int = 0
+
+
+REPLY = Layout(
+    FrameKind.REPLY,
+    ReplyHeader,
+    request_checksum=(128, 16),
+    context=(144, 16),
+    client=(160, 16),
+    op=(176, 8),
+    commit=(184, 8),
+    timestamp=(192, 8),
+    request=(200, 8),
+    operation=(208, 1),
+    status=(216, 4),
+)
+
+
+def encode_reply(
+    header: RequestHeader,
+    body: Data,
+    *,
+    operation: Operation | None = None,
+    op: int = 0,
+    commit: int = 0,
+    status: int = 0,
+) -> bytes:
+    """Give the reply to a request: header and body.
+
+    `operation` is the one really committed where that differs from the one asked for. A body
+    goes with status 0 only.
+    """
+    assert status == 0 or not body
+    reply = ReplyHeader(
+        cluster=header.cluster,
+        size=HEADER_BYTES + len(body),
+        view=header.view,
+        replica=header.replica,
+        request_checksum=header.request_checksum,
+        client=header.client,
+        op=op,
+        commit=commit,
+        timestamp=header.timestamp,
+        request=header.request,
+        operation=header.operation if operation is None else operation,
+        status=status,
+    )
+    return REPLY.encode(reply) + body
+
+
+def encode_rejection(code: Code) -> bytes:
+    """Give the body by which a result-framed operation says that it was refused."""
+    return (1).to_bytes(4, "little") + bytes(4) + int(code).to_bytes(4, "little")
+
+
+def read_answer(frame: Data) -> memoryview:
+    """Give the payload of the answer to a request.
+
+    Raises:
+        EvictedError: The session ended.
+        RefusedError: The request was refused, by status or by result.
+        RemoteError: The frame is no answer.
+        DecodeError: The result section is damaged, or missing where it must be.
+    """
+    if len(frame) < HEADER_BYTES:
+        raise RemoteError(f"answer of {len(frame)} bytes")
+    if frame[KIND_OFFSET] == FrameKind.EVICTION:
+        raise decode_eviction(frame)
+    header = REPLY.decode(frame)
+    if header.size != len(frame):
+        raise RemoteError(f"reply of {len(frame)} bytes declares {header.size}")
+    if header.status:
+        raise _refusal(header.status)
+    operation = find_operation(header.operation)
+    if operation is None:
+        raise RemoteError(f"reply to operation {header.operation}")
+    body = memoryview(frame)[HEADER_BYTES:]
+    return read_result(body) if is_result_framed(operation) else body
+
+
+def read_result(body: memoryview) -> memoryview:
+    """Give what follows a result section that says success; its first entry decides otherwise."""
+    if len(body) < len(RESULT_OK):
+        raise DecodeError(f"result section of {len(body)} bytes")
+    if body[:4] == RESULT_OK:
+        return body[4:]
+    if len(body) < _REJECTION_BYTES:
+        raise DecodeError(f"rejection of {len(body)} bytes")
+    raise _refusal(int.from_bytes(body[8:12], "little"))
+
+
+def _refusal(number: int) -> RefusedError:
+    code = Code.read(number)
+    return RefusedError(code) if code == number else RefusedError(code, number=number)

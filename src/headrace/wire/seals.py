@@ -1,0 +1,51 @@
+"""Checksums of headers between replicas.
+
+A prepare's checksum is its identity: it leaves the view out and takes a repair for the prepare that
+it repeats, so that a prepare sent again is still the same one. Zero is never a valid checksum.
+"""
+
+from headrace.base.checksum import xxh3_64
+from headrace.base.ids import Checksum
+from headrace.base.limits import HEADER_BYTES
+from headrace.kernel.layout import BATCH_CHECKSUM_AT
+from headrace.wire.codec import Data
+from headrace.wire.layout import KIND_OFFSET
+from headrace.wire.numbers import FrameKind, Operation
+
+_CHECKSUM_END = 16
+_VIEW_START = 52
+_VIEW_END = 56
+_IDENTITY_KINDS = (FrameKind.PREPARE, FrameKind.REPAIR_PREPARE)
+
+
+def seal(header: bytes) -> bytes:
+    """Give the header with its checksum set."""
+    assert len(header) == HEADER_BYTES
+    return _checksum_of(header).to_bytes(_CHECKSUM_END, "little") + header[_CHECKSUM_END:]
+
+
+def is_sealed(header: Data) -> bool:
+    """Whether the header is as its sender sealed it; an unsealed one is not."""
+    stored = int.from_bytes(header[:_CHECKSUM_END], "little")
+    return stored != 0 and stored == _checksum_of(header)
+
+
+def body_checksum(operation: Operation, body: Data) -> Checksum:
+    """Give what a prepare's header says of its body.
+
+    A batch is covered by its own checksum, which the kernel verifies; so a large body is not
+    hashed a second time (O3.1).
+    """
+    if operation == Operation.SEND_MESSAGES:
+        return Checksum(int.from_bytes(body[BATCH_CHECKSUM_AT : BATCH_CHECKSUM_AT + 8], "little"))
+    return xxh3_64(body)
+
+
+def _checksum_of(header: Data) -> Checksum:
+    if header[KIND_OFFSET] not in _IDENTITY_KINDS:
+        return xxh3_64(header[_CHECKSUM_END:HEADER_BYTES])
+    identity = bytearray(header[:HEADER_BYTES])
+    identity[:_CHECKSUM_END] = bytes(_CHECKSUM_END)
+    identity[_VIEW_START:_VIEW_END] = bytes(_VIEW_END - _VIEW_START)
+    identity[KIND_OFFSET] = FrameKind.PREPARE
+    return xxh3_64(identity)
