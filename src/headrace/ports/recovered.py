@@ -1,0 +1,55 @@
+"""What recovery found on the disk, as storage tells it to the rest."""
+
+import msgspec
+
+from headrace.ports.machine import Artifact
+from headrace.wire.replica_headers import PrepareHeader
+
+
+class ViewState(msgspec.Struct, frozen=True):
+    """What a replica must not forget of a group before it speaks for it (MD-26).
+
+    `is_suspect`: its log may have lost ops that it acknowledged, so the shortness of its log proves
+    nothing until a later view has been installed.
+    """
+
+    group: int
+    view: int
+    log_view: int
+    is_suspect: bool
+
+
+class GroupCheckpoint(msgspec.Struct, frozen=True):
+    """One group as the checkpoint holds it: everything up to the op of `commit_header`."""
+
+    state: ViewState
+    commit_header: bytes  # 256 sealed bytes of the prepare at the commit point; empty for op 0
+    client_table: bytes
+    artifacts: tuple[Artifact, ...]
+
+
+class RecoveredEntry(msgspec.Struct, frozen=True):
+    """One prepare of the log; without a body it is known but damaged, and must come from a peer."""
+
+    header: PrepareHeader
+    body: bytes | None
+
+
+class RecoveredGroup(msgspec.Struct, frozen=True):
+    """One group as the disk knows it.
+
+    Entries are in order of ops, above the checkpoint's commit point; an op may be missing.
+    """
+
+    state: ViewState
+    checkpoint: GroupCheckpoint | None
+    entries: tuple[RecoveredEntry, ...]
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """Something that recovery noticed: counted, logged, shown by `headrace doctor`."""
+
+    kind: str
+    file: str
+    position: int
+    text: str
