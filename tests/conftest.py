@@ -11,6 +11,16 @@ settings.register_profile("headrace", derandomize=True, deadline=None, database=
 settings.load_profile("headrace")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rewrite", action="store_true", help="renew what scenario files print")
+
+
+@pytest.fixture
+def is_rewriting(request: pytest.FixtureRequest) -> bool:
+    """Whether scenario files are to be renewed."""
+    return bool(request.config.getoption("--rewrite"))
+
+
 @pytest.fixture
 def needs() -> Callable[[str], str]:
     """Give the path of a tool that a lane needs, or skip the lane and say why."""

@@ -290,6 +290,7 @@ CLIENTS = st.lists(
         user_id=st.integers(0, 2**32 - 1),
         watermark=st.integers(0, 2**64 - 1),
         watermark_checksum=st.integers(0, 2**128 - 1),
+        is_connected=st.booleans(),
         replies=st.lists(st.binary(max_size=20), max_size=5).map(tuple),
     ),
     max_size=3,
@@ -339,17 +340,17 @@ def checksum(data: bytes) -> bytes:
     ("count", "entry_bytes"), [(2, 25), (1, 24), (1, 0), (65_537, 25), (2**32 - 1, 25)]
 )
 def test_a_manifest_whose_numbers_do_not_fit(count: int, entry_bytes: int) -> None:
-    body = b"ISM1" + count.to_bytes(4, "little") + bytes([entry_bytes]) + bytes(25)
+    body = b"HSM1" + count.to_bytes(4, "little") + bytes([entry_bytes]) + bytes(25)
     with pytest.raises(CorruptError, match="manifest of"):
         decode_manifest(body + checksum(body))
 
 
 def test_a_client_table_whose_numbers_do_not_fit() -> None:
     def table(count: int, rest: bytes) -> bytes:
-        body = b"ICT2" + count.to_bytes(4, "little") + rest
+        body = b"HCT1" + count.to_bytes(4, "little") + rest
         return body + checksum(body)
 
-    for damaged in (table(2**32 - 1, b""), table(1, bytes(52) + b"\x06"), table(0, b"x")):
+    for damaged in (table(2**32 - 1, b""), table(1, bytes(53) + b"\x06"), table(0, b"x")):
         with pytest.raises(CorruptError):
             decode_client_table(damaged)
     entry = ClientEntry(

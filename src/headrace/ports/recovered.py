@@ -16,6 +16,7 @@ class ViewState(msgspec.Struct, frozen=True):
     group: int
     view: int
     log_view: int
+    commit: int  # known to be committed when the view was entered
     is_suspect: bool
 
 
@@ -33,6 +34,7 @@ class RecoveredEntry(msgspec.Struct, frozen=True):
 
     header: PrepareHeader
     body: bytes | None
+    is_never_held: bool = False  # stored without a body, as one that was never acknowledged
 
 
 class RecoveredGroup(msgspec.Struct, frozen=True):

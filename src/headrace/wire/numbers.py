@@ -36,6 +36,9 @@ class FrameKind(IntEnum):
     FORWARD_REGISTER_RESULT = 27
     FORWARD_LOGOUT = 28
     FORWARD_LOGOUT_RESULT = 29
+    # Ours alone, between replicas.
+    NODE_HEARTBEAT = 30
+    RECOVERY_REPORT = 31
 
 
 class Operation(IntEnum):
@@ -78,9 +81,11 @@ class Operation(IntEnum):
     SEND_MESSAGES = 160
     STORE_CONSUMER_OFFSET = 161
     DELETE_CONSUMER_OFFSET = 162
+    # Ours, proposed by the server itself: a client's connection is gone, its table entry stays.
+    DISCONNECT = 224
 
 
-# Operations and command codes of our own lie in these ranges (O8); none is assigned yet.
+# Operations and command codes of our own lie in these ranges (O8); no client may send one yet.
 OWN_OPERATIONS = range(224, 240)
 OWN_CODE_MIN = 90_001
 

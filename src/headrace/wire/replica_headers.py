@@ -6,8 +6,11 @@ Invariants: a header that `decode_replica` gives was sealed by its sender and ob
             kind, so the core may assert what they say.
 """
 
+import struct
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
+
+import msgspec
 
 from headrace.base.ids import METADATA_GROUP, is_partition_group
 from headrace.base.limits import HEADER_BYTES, REPLICAS_MAX, VIEW_CHANGE_HEADERS_MAX
@@ -69,6 +72,7 @@ class DoViewChangeHeader(Header, frozen=True):
     commit: int = 0
     group: int = 0
     log_view: int = 0
+    is_suspect: int = 0  # its log may have lost acknowledged ops, so its shortness proves nothing
     nack_bitset: int = 0
     present_bitset: int = 0
 
@@ -83,9 +87,10 @@ class StartViewHeader(Header, frozen=True):
 
 
 class RequestStartViewHeader(Header, frozen=True):
-    """A restarted replica asks for the current view."""
+    """A restarted replica asks for the current view; a wiped one, for reports of all."""
 
     group: int = 0
+    is_wiped: int = 0
     incarnation: int = 0
 
 
@@ -179,6 +184,25 @@ class ForwardLogoutResultHeader(Header, frozen=True):
     outcome: int = 0
 
 
+class NodeHeartbeatHeader(Header, frozen=True):
+    """One node is alive, for all its groups (O1.4); its body lists the groups that changed.
+
+    A group is listed until the other node has acknowledged the number of a frame that told it.
+    """
+
+    number: int = 0
+    acknowledged: int = 0
+    counter: int = 0
+
+
+class RecoveryReportHeader(Header, frozen=True):
+    """A replica in normal status tells a wiped one how far its group is."""
+
+    group: int = 0
+    commit: int = 0
+    incarnation: int = 0
+
+
 def _prepare_layout(kind: FrameKind) -> Layout[PrepareHeader]:
     return Layout(
         kind,
@@ -232,6 +256,7 @@ DO_VIEW_CHANGE = Layout(
     commit=(136, 8),
     group=(144, 8),
     log_view=(152, 4),
+    is_suspect=(156, 1),
     nack_bitset=(224, 16),
     present_bitset=(240, 16),
 )
@@ -244,7 +269,11 @@ START_VIEW = Layout(
     incarnation=(240, 16),
 )
 REQUEST_START_VIEW = Layout(
-    FrameKind.REQUEST_START_VIEW, RequestStartViewHeader, group=(128, 8), incarnation=(240, 16)
+    FrameKind.REQUEST_START_VIEW,
+    RequestStartViewHeader,
+    group=(128, 8),
+    is_wiped=(136, 1),
+    incarnation=(240, 16),
 )
 REQUEST_PREPARES = Layout(
     FrameKind.REQUEST_PREPARES,
@@ -326,6 +355,23 @@ FORWARD_LOGOUT_RESULT = Layout(
     outcome=(255, 1),
 )
 
+NODE_HEARTBEAT = Layout(
+    FrameKind.NODE_HEARTBEAT,
+    NodeHeartbeatHeader,
+    reserved_zero=True,
+    number=(128, 8),
+    acknowledged=(136, 8),
+    counter=(144, 8),
+)
+RECOVERY_REPORT = Layout(
+    FrameKind.RECOVERY_REPORT,
+    RecoveryReportHeader,
+    reserved_zero=True,
+    group=(128, 8),
+    commit=(136, 8),
+    incarnation=(240, 16),
+)
+
 ReplicaHeader: TypeAlias = (
     PrepareHeader
     | PrepareOkHeader
@@ -344,6 +390,8 @@ ReplicaHeader: TypeAlias = (
     | ForwardRegisterResultHeader
     | ForwardLogoutHeader
     | ForwardLogoutResultHeader
+    | NodeHeartbeatHeader
+    | RecoveryReportHeader
 )
 
 _LAYOUTS: dict[int, Layout[Any]] = {  # Each kind has a header type of its own.
@@ -368,6 +416,8 @@ _LAYOUTS: dict[int, Layout[Any]] = {  # Each kind has a header type of its own.
         FORWARD_REGISTER_RESULT,
         FORWARD_LOGOUT,
         FORWARD_LOGOUT_RESULT,
+        NODE_HEARTBEAT,
+        RECOVERY_REPORT,
     )
 }
 _WITH_BODY = (
@@ -377,6 +427,7 @@ _WITH_BODY = (
     FrameKind.START_VIEW,
     FrameKind.STATE_TRANSFER_TARGET,
     FrameKind.STATE_CHUNK,
+    FrameKind.NODE_HEARTBEAT,
 )
 
 
@@ -446,6 +497,7 @@ def _rules(kind: FrameKind, header: ReplicaHeader, frame_bytes: int) -> Iterator
             yield "commit <= op", header.commit <= header.op
             bits = (1 << (frame_bytes - HEADER_BYTES) // HEADER_BYTES) - 1
             yield "bits within the suffix", (header.nack_bitset | header.present_bitset) <= bits
+            yield "suspect is a flag", header.is_suspect <= 1
         case StartViewHeader():
             yield "commit <= op", header.commit <= header.op
         case RequestPreparesHeader():
@@ -460,3 +512,39 @@ def _rules(kind: FrameKind, header: ReplicaHeader, frame_bytes: int) -> Iterator
             yield "outcome is known", header.outcome <= max(LogoutOutcome)
         case _:
             pass
+
+
+class GroupBeat(msgspec.Struct, frozen=True):
+    """What a heartbeat says of one group that its node leads, or declines to lead (VS-14a)."""
+
+    group: int
+    view: int
+    commit: int
+    is_declined: bool
+
+
+_BEAT = struct.Struct("<QQII")
+
+
+def encode_beats(beats: Iterable[GroupBeat]) -> bytes:
+    """Write the body of a heartbeat."""
+    return b"".join(
+        _BEAT.pack(beat.group, beat.commit, beat.view, 1 if beat.is_declined else 0)
+        for beat in beats
+    )
+
+
+def decode_beats(body: Data) -> tuple[GroupBeat, ...]:
+    """Read the body of a heartbeat.
+
+    Raises:
+        RemoteError: The body is cut.
+    """
+    if len(body) % _BEAT.size:
+        raise RemoteError(f"heartbeat body of {len(body)} bytes")
+    return tuple(
+        [
+            GroupBeat(group=group, view=view, commit=commit, is_declined=flags != 0)
+            for group, commit, view, flags in _BEAT.iter_unpack(body)
+        ]
+    )

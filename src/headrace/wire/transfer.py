@@ -12,12 +12,12 @@ import msgspec
 
 from headrace.base.checksum import xxh3_64
 from headrace.base.limits import CLIENT_TABLE_REPLIES_MAX, MANIFEST_ENTRIES_MAX
-from headrace.wire.codec import U8, U32, U64, U128, Data, Reader, Record
+from headrace.wire.codec import FLAG, U8, U32, U64, U128, Data, Reader, Record
 from headrace.wire.errors import CorruptError, DecodeError
 
-_MANIFEST_MAGIC = b"ISM1"
+_MANIFEST_MAGIC = b"HSM1"
 _MANIFEST_ENTRY_BYTES = 25
-_CLIENT_TABLE_MAGIC = b"ICT2"
+_CLIENT_TABLE_MAGIC = b"HCT1"
 _CHECKSUM_BYTES = 8
 
 
@@ -47,7 +47,8 @@ class ClientEntry(msgspec.Struct, frozen=True, kw_only=True):
     user_id: int
     watermark: int
     watermark_checksum: int
-    replies: tuple[bytes, ...]
+    is_connected: bool = True
+    replies: tuple[bytes, ...] = ()
 
 
 _ARTIFACT = Record(Artifact, kind=U8, frontier=U64, length=U64, checksum=U64)
@@ -98,6 +99,7 @@ def encode_client_table(entries: tuple[ClientEntry, ...]) -> bytes:
         U32.write(out, entry.user_id)
         U64.write(out, entry.watermark)
         U128.write(out, entry.watermark_checksum)
+        FLAG.write(out, entry.is_connected)
         U8.write(out, len(entry.replies))
         for reply in entry.replies:
             U32.write(out, len(reply))
@@ -132,11 +134,12 @@ def _read_client(reader: Reader) -> ClientEntry:
         "watermark": U64.read(reader),
         "watermark_checksum": U128.read(reader),
     }
+    is_connected = FLAG.read(reader)
     replies_count = U8.read(reader)
     if replies_count > CLIENT_TABLE_REPLIES_MAX:
         raise CorruptError(f"client with {replies_count} replies, limit {CLIENT_TABLE_REPLIES_MAX}")
     replies = tuple([bytes(reader.take(U32.read(reader))) for _ in range(replies_count)])
-    return ClientEntry(replies=replies, **entry)
+    return ClientEntry(is_connected=is_connected, replies=replies, **entry)
 
 
 def _with_checksum(out: bytearray) -> bytes:

@@ -1,0 +1,67 @@
+"""The part of a group's log that consensus works on: from the commit point to the head.
+
+Invariants: ops from `linked` to the head are known and hang together by their parent checksums;
+            below `linked`, entries are only candidates.
+"""
+
+from headrace.wire.replica_headers import PREPARE, PrepareHeader
+
+GENESIS = 0  # the parent of op 1
+
+
+class Entry:
+    """One prepare; without a body it is only known."""
+
+    __slots__ = ("body", "data", "header", "is_durable", "is_never_held")
+
+    def __init__(
+        self,
+        header: PrepareHeader,
+        body: bytes | None,
+        *,
+        data: bytes | None = None,
+        is_durable: bool = False,
+        is_never_held: bool = False,
+    ) -> None:
+        self.header = header
+        self.body = body
+        self.data = PREPARE.encode(header) if data is None else data
+        self.is_durable = is_durable
+        self.is_never_held = is_never_held  # certain that we never acknowledged it
+
+
+class Log:
+    """Entries by op, the head, and how far down from the head the chain is whole."""
+
+    __slots__ = ("entries", "head", "linked")
+
+    def __init__(self, head: int = 0) -> None:
+        self.entries: dict[int, Entry] = {}
+        self.head = head
+        self.linked = head + 1
+
+    def get(self, op: int) -> Entry | None:
+        """Give the entry of an op, if it is known."""
+        return self.entries.get(op)
+
+    def put(self, entry: Entry) -> None:
+        """Set or replace the entry of its op; the head does not move."""
+        self.entries[entry.header.op] = entry
+
+    def append(self, entry: Entry) -> None:
+        """Extend the log by the next op, whose parent is the head."""
+        assert entry.header.op == self.head + 1
+        assert entry.header.parent == self.checksum(self.head)
+        self.entries[entry.header.op] = entry
+        self.head = entry.header.op
+
+    def checksum(self, op: int) -> int:
+        """Give the checksum of a known op; that of op 0 is the origin of every chain."""
+        if op == 0:
+            return GENESIS
+        return self.entries[op].header.checksum
+
+    def drop_below(self, op: int) -> None:
+        """Forget what lies below an op."""
+        for below in [each for each in self.entries if each < op]:
+            del self.entries[below]

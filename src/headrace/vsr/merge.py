@@ -1,0 +1,146 @@
+"""Decides what the log of a new view is, from the votes for it (VS-17). A pure function.
+
+An op may be dropped only when a nack quorum proves that it was never acknowledged by a replication
+quorum. What cannot be decided waits for more votes: better stalled than silently losing data.
+"""
+
+from enum import IntEnum
+
+import msgspec
+
+from headrace.base.limits import PIPELINE_OPS_MAX
+from headrace.vsr.quorum import Quorums
+from headrace.wire.replica_headers import PrepareHeader
+
+
+class Vote(msgspec.Struct, frozen=True, kw_only=True):
+    """One replica's log as it stood when it left its old view.
+
+    `headers` are those it knows from its commit point to its head; `present` are ops whose body it
+    can serve, `nacks` ops that it provably never acknowledged. A suspect voter may have lost ops,
+    so that the shortness of its log proves nothing.
+    """
+
+    replica: int
+    log_view: int
+    op: int
+    commit: int
+    headers: dict[int, PrepareHeader]
+    present: tuple[int, ...]
+    nacks: tuple[int, ...]
+    is_suspect: bool
+
+
+class Decision(IntEnum):
+    """What the votes allow."""
+
+    MERGED = 0
+    WAIT = 1
+
+
+class Merged(msgspec.Struct, frozen=True):
+    """The log of the new view: its commit point, its head, and the headers between."""
+
+    decision: Decision
+    commit: int = 0
+    head: int = 0
+    headers: dict[int, PrepareHeader] = {}
+    was_cut: bool = False  # nacks removed an op that some voter knew
+
+
+WAIT = Merged(Decision.WAIT)
+
+
+def merge(votes: list[Vote], quorums: Quorums) -> Merged:
+    """Give the new log, or say that more votes are needed.
+
+    Needs a view-change quorum of votes. With the votes of all replicas, "nobody knows of an op
+    above" is proof enough even when some are suspect: every op keeps a copy somewhere.
+    """
+    assert len(votes) >= quorums.view_change
+    canonical_view = max(vote.log_view for vote in votes)
+    canonical = [vote for vote in votes if vote.log_view == canonical_view]
+    commit = _committed(votes, canonical)
+    head = max(*(vote.op for vote in canonical), commit)
+    headers: dict[int, PrepareHeader] = {}
+    was_cut = False
+    for op in range(max(commit, 1), head + 1):
+        header = _canonical_header(canonical, op)
+        if header is None and op == commit:
+            header = _any_header(votes, op)  # Committed ops have one history in every view.
+        nacks = sum(_nacks(vote, op, header, canonical) for vote in votes)
+        if op > commit and nacks >= quorums.nack:
+            head = op - 1
+            was_cut = True
+            break
+        is_served = header is not None and any(_serves(vote, header) for vote in votes)
+        if header is None or (op > commit and not is_served):
+            return WAIT
+        headers[op] = header
+    else:
+        if not _ends_here(votes, canonical, head, quorums):
+            return WAIT
+    if not _is_chain(headers):
+        return WAIT
+    return Merged(Decision.MERGED, commit, head, headers, was_cut)
+
+
+def _committed(votes: list[Vote], canonical: list[Vote]) -> int:
+    """Give the highest op that the votes prove committed."""
+    commit = max(vote.commit for vote in votes)
+    for vote in votes:
+        for header in vote.headers.values():
+            commit = max(commit, header.commit)
+    # A primary never has more ops in flight than this.
+    return max(commit, max(vote.op for vote in canonical) - PIPELINE_OPS_MAX, 0)
+
+
+def _canonical_header(canonical: list[Vote], op: int) -> PrepareHeader | None:
+    for vote in canonical:
+        header = vote.headers.get(op)
+        if header is not None:
+            return header
+    return None
+
+
+def _any_header(votes: list[Vote], op: int) -> PrepareHeader | None:
+    """Give a header of a committed op from a voter that knows it to be committed."""
+    for vote in votes:
+        if vote.commit >= op and op in vote.headers:
+            return vote.headers[op]
+    return None
+
+
+def _nacks(vote: Vote, op: int, header: PrepareHeader | None, canonical: list[Vote]) -> bool:
+    """Whether a voter proves that it never acknowledged this op."""
+    if op in vote.nacks:
+        return True
+    if vote.is_suspect:
+        return False
+    if vote.op < op:
+        return True
+    held = vote.headers.get(op)
+    is_behind = vote.log_view < canonical[0].log_view
+    if held is None or not is_behind:
+        return False
+    if header is None:
+        return not all(each.is_suspect for each in canonical)
+    return held.checksum != header.checksum
+
+
+def _serves(vote: Vote, header: PrepareHeader) -> bool:
+    held = vote.headers.get(header.op)
+    return held is not None and held.checksum == header.checksum and header.op in vote.present
+
+
+def _ends_here(votes: list[Vote], canonical: list[Vote], head: int, quorums: Quorums) -> bool:
+    """Whether the log provably has no op above the head."""
+    if len(votes) == quorums.replicas:
+        return True
+    return sum(_nacks(vote, head + 1, None, canonical) for vote in votes) >= quorums.nack
+
+
+def _is_chain(headers: dict[int, PrepareHeader]) -> bool:
+    return all(
+        headers[op].parent == headers[op - 1].checksum for op in headers if op - 1 in headers
+    )

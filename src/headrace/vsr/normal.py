@@ -1,0 +1,407 @@
+"""The normal case: a primary orders requests, backups journal and acknowledge, all apply.
+
+    client ── request ──▶ primary ── prepare ──▶ backups
+                            │  ▲                    │
+                         journal └── prepare ok ◀── journal
+                            ▼
+                     quorum: commit, apply, reply
+
+Flow: replicate, apply.
+"""
+
+from headrace.base.limits import HEADER_BYTES
+from headrace.ports.network import SendFrame, SendReply
+from headrace.vsr.events import JournalPrepare, PrepareDurable, PrimaryBeat, RequestReceived
+from headrace.vsr.log import Entry
+from headrace.vsr.recovery import hear_of_view
+from headrace.vsr.repair import fill, start_repair
+from headrace.vsr.sessions import Verdict
+from headrace.vsr.state import State, Status
+from headrace.vsr.timeouts import Timer
+from headrace.wire.errors import Code
+from headrace.wire.evictions import EvictionReason, encode_eviction
+from headrace.wire.numbers import Operation
+from headrace.wire.replica_headers import (
+    PREPARE,
+    PREPARE_OK,
+    PrepareHeader,
+    PrepareOkHeader,
+)
+from headrace.wire.replies import REPLY, RESULT_OK, ReplyHeader, encode_rejection, encode_reply
+from headrace.wire.requests import RequestHeader
+from headrace.wire.seals import body_checksum, seal
+
+_EVICTIONS = {
+    Verdict.NO_SESSION: EvictionReason.NO_SESSION,
+    Verdict.FENCED: EvictionReason.SESSION_TOO_LOW,
+    Verdict.UNMINTED: EvictionReason.SESSION_ERROR,
+}
+_STATUSES = {
+    Verdict.ALREADY_APPLIED: Code.REQUEST_ALREADY_APPLIED,
+    Verdict.REUSED: Code.INVALID_FORMAT,
+}
+
+
+def on_request(state: State, event: RequestReceived) -> None:
+    """Order a client's request, or say at once why not."""
+    header = event.header
+    if not state.is_primary or state.commit_min < state.view_head:
+        answer(state, header, Code.TRANSIENT_NOT_ACCEPTED)
+        return
+    if not _is_new(state, header):
+        return
+    if state.log.head - state.commit_min < state.options.pipeline_max:
+        _propose(state, header, event.body)
+    elif len(state.queue) < state.options.queue_max:
+        state.queue.append((header, event.body))
+        state.in_flight[header.client] = header
+    else:
+        answer(state, header, Code.TRANSIENT_NOT_ACCEPTED)
+
+
+def _is_new(state: State, header: RequestHeader) -> bool:
+    """Whether a request is to be ordered; if not, it has been answered."""
+    if header.operation == Operation.REGISTER:
+        if state.client_table.is_of_another_user(header.client, header.user_id):
+            evict(state, header.client, EvictionReason.SESSION_ERROR)
+            return False
+    else:
+        verdict, reply = state.client_table.judge(header)
+        if verdict == Verdict.REPLAY:
+            state.probes.hit("session.duplicate_replayed")
+            state.out.append(SendReply(header.client, reply))
+            return False
+        if verdict in _STATUSES:
+            if verdict == Verdict.ALREADY_APPLIED:
+                state.probes.hit("session.already_applied")
+            answer(state, header, _STATUSES[verdict])
+            return False
+        if verdict in _EVICTIONS:
+            evict(state, header.client, _EVICTIONS[verdict])
+            return False
+    if header.client in state.in_flight:
+        answer(state, header, Code.TRANSIENT_NOT_COMMITTED)
+        return False
+    return True
+
+
+def _propose(state: State, header: RequestHeader, body: bytes) -> None:
+    """Give a request its place in the log."""
+    if not state.shared.has_room(len(body)):
+        state.in_flight.pop(header.client, None)
+        answer(state, header, Code.CANNOT_APPEND_MESSAGE)
+        return
+    state.timestamp = max(state.shared.wall, state.timestamp + 1)
+    op = state.log.head + 1
+    prepare = PrepareHeader(
+        checksum_body=body_checksum(Operation(header.operation), body),
+        cluster=state.options.cluster,
+        size=HEADER_BYTES + len(body),
+        view=state.view,
+        replica=state.options.replica,
+        client=header.client,
+        parent=state.log.checksum(op - 1),
+        request_checksum=header.request_checksum,
+        op=op,
+        commit=state.commit_max,
+        timestamp=state.timestamp,
+        request=header.request,
+        operation=header.operation,
+        group=state.options.group,
+        user_id=header.user_id,
+    )
+    state.in_flight[header.client] = header
+    was_idle = state.log.head == state.commit_max
+    data = seal(PREPARE.encode(prepare))
+    entry = Entry(PREPARE.decode(data), body, data=data)
+    state.log.append(entry)
+    _journal(state, entry)
+    _replicate(state, entry)
+    if was_idle and state.replicas > 1:
+        _start_retransmission(state)
+
+
+def _journal(state: State, entry: Entry) -> None:
+    header = entry.header
+    state.out.append(JournalPrepare(header.op, header.checksum, entry.data, entry.body))
+
+
+def _replicate(state: State, entry: Entry) -> None:
+    """Send to all where that is at most two; else along the ring (O6.1)."""
+    assert entry.body is not None
+    replica = state.options.replica
+    targets = state.others if state.replicas <= 3 else [(replica + 1) % state.replicas]
+    for target in targets:
+        send_prepare(state, target, entry)
+
+
+def send_prepare(state: State, target: int, entry: Entry) -> None:
+    """Send a prepare, stamped with the current view, which is not part of its identity."""
+    assert entry.body is not None
+    view = state.view.to_bytes(4, "little")
+    frame = SendFrame(target, entry.data[:52] + view + entry.data[56:] + entry.body)
+    if state.durable_view == (state.view, state.log_view):
+        state.out.append(frame)
+    else:
+        state.held.append(frame)
+
+
+def _start_retransmission(state: State) -> None:
+    state.start_timer(Timer.RETRANSMIT, state.options.timeouts.prepare_retransmit_interval)
+
+
+def on_retransmit_timer(state: State) -> None:
+    """Send again what has no quorum yet, to those who have not acknowledged it (VS-12)."""
+    if not state.is_primary or state.log.head == state.commit_max:
+        return
+    state.probes.hit("normal.retransmitted")
+    for target in state.others:
+        first = max(state.acknowledged[target], state.commit_min) + 1
+        for op in range(first, min(state.log.head, first + state.options.pipeline_max) + 1):
+            entry = state.log.get(op)
+            if entry is not None and entry.body is not None:
+                send_prepare(state, target, entry)
+    state.restart_timer(Timer.RETRANSMIT, state.options.timeouts.prepare_retransmit_interval)
+
+
+def on_prepare(state: State, sender: int, header: PrepareHeader, frame: bytes) -> None:
+    """Journal what the primary ordered (VS-8)."""
+    if header.view > state.view:
+        hear_of_view(state, header.view)
+        return
+    if (
+        header.view < state.view
+        or state.status != Status.NORMAL
+        or state.primary == state.options.replica
+    ):
+        return
+    body = frame[HEADER_BYTES:]
+    if header.checksum_body != body_checksum(Operation(header.operation), body):
+        return
+    _forward(state, header, frame)
+    if header.op == state.log.head + 1 and header.parent == state.log.checksum(state.log.head):
+        accept(state, header, frame[:HEADER_BYTES], body)
+    elif header.op > state.log.head:
+        state.wanted_head = max(state.wanted_head, header.op)
+        state.probes.hit("normal.prepare_refetched")
+        start_repair(state, sender)
+    else:
+        fill(state, header, frame[:HEADER_BYTES], body)
+        acknowledge(state)
+    state.timestamp = max(state.timestamp, header.timestamp)
+    advance_commit(state, header.commit)
+
+
+def _forward(state: State, header: PrepareHeader, frame: bytes) -> None:
+    """Pass a prepare on along the ring, before journaling it (O6.1)."""
+    following = (state.options.replica + 1) % state.replicas
+    if state.replicas > 3 and following != state.primary and header.op == state.log.head + 1:
+        state.out.append(SendFrame(following, frame))
+
+
+def accept(state: State, header: PrepareHeader, data: bytes, body: bytes) -> None:
+    """Extend the log by an op of the current view."""
+    entry = Entry(header, body, data=data)
+    state.log.append(entry)
+    _journal(state, entry)
+
+
+def on_prepare_durable(state: State, event: PrepareDurable) -> None:
+    """Count what the disk now holds; a backup says so, a primary may commit."""
+    entry = state.log.get(event.op)
+    if entry is None or entry.header.checksum != event.checksum:
+        return
+    entry.is_durable = True
+    advance_durable(state)
+
+
+def advance_durable(state: State) -> None:
+    """Move the point up to which everything may be acknowledged."""
+    if state.is_installing:
+        return
+    before = state.durable
+    while (
+        state.durable < state.log.head
+        and state.durable + 1 >= state.log.linked
+        and (entry := state.log.get(state.durable + 1)) is not None
+        and entry.is_durable
+    ):
+        state.durable += 1
+    if state.durable == before:
+        return
+    forget_applied(state)
+    if state.primary == state.options.replica and state.status == Status.NORMAL:
+        state.acknowledged[state.options.replica] = state.durable
+        commit_by_quorum(state)
+    else:
+        acknowledge(state)
+
+
+def acknowledge(state: State) -> None:
+    """Tell the primary how far this replica has everything on disk: one frame for all ops."""
+    if state.status != Status.NORMAL or state.primary == state.options.replica:
+        return
+    entry = state.log.get(state.durable)
+    if entry is None or state.durable < state.log.linked:
+        return
+    header = entry.header
+    state.send(
+        state.primary,
+        PREPARE_OK,
+        PrepareOkHeader(
+            cluster=state.options.cluster,
+            view=state.view,
+            replica=state.options.replica,
+            parent=header.parent,
+            prepare_checksum=header.checksum,
+            op=header.op,
+            commit=min(state.commit_min, header.op),
+            timestamp=header.timestamp,
+            request=header.request,
+            operation=header.operation,
+            group=state.options.group,
+        ),
+    )
+
+
+def on_prepare_ok(state: State, sender: int, header: PrepareOkHeader) -> None:
+    """Count an acknowledgement: of this op and, through the chain, of all before it (VS-9)."""
+    if header.view > state.view:
+        hear_of_view(state, header.view)
+        return
+    if header.view != state.view or not state.is_primary:
+        return
+    if header.op > state.commit_min:
+        entry = state.log.get(header.op)
+        if entry is None or entry.header.checksum != header.prepare_checksum:
+            return
+    if header.op <= state.acknowledged[sender]:
+        return
+    state.acknowledged[sender] = header.op
+    commit_by_quorum(state)
+
+
+def commit_by_quorum(state: State) -> None:
+    """Commit what a replication quorum has acknowledged."""
+    reached = sorted(state.acknowledged, reverse=True)[state.options.quorums.replication - 1]
+    if reached <= state.commit_max:
+        return
+    advance_commit(state, min(reached, state.log.head))
+    if state.log.head == state.commit_max:
+        state.stop_timer(Timer.RETRANSMIT)
+    else:
+        _start_retransmission(state)
+
+
+def advance_commit(state: State, commit: int) -> None:
+    """Learn how far the group has committed, and apply what is here of it."""
+    state.commit_max = max(state.commit_max, commit)
+    apply_committed(state)
+
+
+def apply_committed(state: State) -> None:
+    """Apply committed ops in order, as far as they are here and hang together."""
+    if state.status != Status.NORMAL or state.is_installing:
+        return
+    while state.commit_min < min(state.commit_max, state.log.head):
+        op = state.commit_min + 1
+        entry = state.log.get(op)
+        if op < state.log.linked or entry is None or entry.body is None:
+            start_repair(state, state.primary)
+            return
+        assert entry.header.parent == state.log.checksum(state.commit_min)
+        _apply(state, entry.header, entry.body)
+        state.commit_min = op
+    forget_applied(state)
+    if state.commit_max > state.log.head:
+        start_repair(state, state.primary)
+    _drain_queue(state)
+
+
+def forget_applied(state: State) -> None:
+    """Drop from memory what is applied, on disk, and not wanted by a checkpoint.
+
+    The entry at the commit point stays: a vote begins with it.
+    """
+    floor = min(state.commit_min, state.durable)
+    if state.is_checkpointing:
+        floor = min(floor, state.retained + 1)
+    state.log.drop_below(floor)
+
+
+def _apply(state: State, header: PrepareHeader, body: bytes) -> None:
+    """Change the state by one committed op, keep its reply, and answer if we lead."""
+    payload = _result_of(state, header, body)
+    frame = REPLY.encode(
+        ReplyHeader(
+            cluster=header.cluster,
+            size=HEADER_BYTES + len(payload),
+            request_checksum=header.request_checksum,
+            client=header.client,
+            op=header.op,
+            commit=header.op,
+            timestamp=header.timestamp,
+            request=header.request,
+            operation=header.operation,
+        )
+    )
+    reply = frame + payload
+    if header.operation != Operation.REGISTER:
+        state.client_table.record(header, reply)
+    if header.operation == Operation.LOGOUT:
+        state.client_table.logout(header.client)
+    waiting = state.in_flight.get(header.client)
+    if waiting is not None and waiting.request == header.request:
+        del state.in_flight[header.client]
+        state.out.append(SendReply(header.client, reply))
+
+
+def _result_of(state: State, header: PrepareHeader, body: bytes) -> bytes:
+    match header.operation:
+        case Operation.REGISTER:
+            if state.client_table.is_of_another_user(header.client, header.user_id):
+                return encode_rejection(Code.INVALID_SESSION)
+            if not state.client_table.register(header):
+                return encode_rejection(Code.TRANSIENT_NOT_ACCEPTED)
+            return RESULT_OK + header.op.to_bytes(8, "little")
+        case Operation.LOGOUT:
+            return b""
+        case Operation.DISCONNECT:
+            state.client_table.disconnect(header.client)
+            return b""
+        case _:
+            # A new primary serves nobody before all that it adopted is applied (rule 15), so no
+            # request is ordered twice.
+            assert not state.client_table.is_applied(header)
+            return state.machine.apply(header, body)
+
+
+def _drain_queue(state: State) -> None:
+    """Order what waited for a place in the pipeline."""
+    while (
+        state.queue
+        and state.is_primary
+        and state.log.head - state.commit_min < state.options.pipeline_max
+    ):
+        header, body = state.queue.popleft()
+        _propose(state, header, body)
+
+
+def on_beat(state: State, event: PrimaryBeat) -> None:
+    """Learn from the primary's node how far it has committed (VS-13)."""
+    if event.view > state.view:
+        hear_of_view(state, event.view)
+    elif event.view == state.view and state.status == Status.NORMAL and not event.is_declined:
+        advance_commit(state, event.commit)
+
+
+def answer(state: State, header: RequestHeader, code: Code) -> None:
+    """Refuse a request before consensus."""
+    state.out.append(
+        SendReply(header.client, encode_reply(header, b"", status=code, commit=state.commit_min))
+    )
+
+
+def evict(state: State, client: int, reason: EvictionReason) -> None:
+    """End a client's session."""
+    state.out.append(SendReply(client, encode_eviction(reason, client)))

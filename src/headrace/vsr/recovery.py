@@ -1,0 +1,95 @@
+"""How a replica finds its way back: after a restart, when left behind, and with an empty disk.
+
+It probes: asks all which view it is, and stays out of every quorum until the primary has answered
+(VS-20). A wiped replica also waits for reports of so many others that no promise it has forgotten
+can be unknown to all of them (rule 7).
+"""
+
+from headrace.vsr.state import State, Status
+from headrace.vsr.timeouts import Timer
+from headrace.wire.replica_headers import (
+    RECOVERY_REPORT,
+    REQUEST_START_VIEW,
+    RecoveryReportHeader,
+    RequestStartViewHeader,
+)
+
+
+def start_probing(state: State) -> None:
+    """Ask everybody for the view, and keep asking."""
+    state.probes_sent = 0
+    _probe(state)
+    state.start_timer(Timer.PROBE, state.options.timeouts.request_start_view_retransmit_interval)
+
+
+def _probe(state: State) -> None:
+    state.probes_sent += 1
+    for replica in state.others:
+        state.send_unscoped(
+            replica,
+            REQUEST_START_VIEW,
+            RequestStartViewHeader(
+                cluster=state.options.cluster,
+                view=state.view,
+                replica=state.options.replica,
+                group=state.options.group,
+                is_wiped=state.is_wiped,
+                incarnation=state.options.incarnation,
+            ),
+        )
+
+
+def hear_of_view(state: State, view: int) -> None:
+    """Note that a later view exists; a primary stops leading at once (VS-14a)."""
+    assert view > state.view
+    if view <= state.newer_view or state.status != Status.NORMAL:
+        return
+    state.newer_view = view
+    start_probing(state)
+
+
+def is_probing(state: State) -> bool:
+    """Whether this replica waits to be told its view."""
+    return state.status == Status.RECOVERING or state.newer_view > state.view
+
+
+def on_probe_timer(state: State) -> bool:
+    """Ask again; return whether it is time to take part in an election instead."""
+    if not is_probing(state):
+        return False
+    if state.probes_sent >= state.options.timeouts.view_probe_attempts_max and not state.is_wiped:
+        return True
+    _probe(state)
+    state.restart_timer(Timer.PROBE, state.options.timeouts.request_start_view_retransmit_interval)
+    return False
+
+
+def report(state: State, sender: int, header: RequestStartViewHeader) -> None:
+    """Tell a wiped replica where this group stands."""
+    state.send(
+        sender,
+        RECOVERY_REPORT,
+        RecoveryReportHeader(
+            cluster=state.options.cluster,
+            view=state.view,
+            replica=state.options.replica,
+            group=state.options.group,
+            commit=state.commit_min,
+            incarnation=header.incarnation,
+        ),
+    )
+
+
+def on_report(state: State, sender: int, header: RecoveryReportHeader) -> None:
+    """Count a report, if it answers this start of the node."""
+    if state.is_wiped and header.incarnation == state.options.incarnation:
+        state.reports[sender] = header.view
+
+
+def may_install(state: State, view: int, incarnation: int) -> bool:
+    """Whether a recovering replica may believe the announcement of a view."""
+    is_answer = incarnation == state.options.incarnation
+    if not state.is_wiped:
+        return is_answer or view > state.view
+    enough = len(state.reports) >= state.options.quorums.nack
+    return is_answer and enough and view >= max(state.reports.values())

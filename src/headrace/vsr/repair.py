@@ -1,0 +1,236 @@
+"""Fetches prepares that are missing, and serves those that others miss.
+
+What is missing lies in three places: ops between the commit point and the lowest linked one; bodies
+of entries whose header is known; ops above the head. The first two are known by their checksum
+through the chain, so whoever has them may serve them. The third must come from a replica that is
+normal in the same view, which its stamp on the frame says.
+"""
+
+from headrace.base.limits import HEADER_BYTES
+from headrace.vsr.events import EntryRead, JournalPrepare, ReadEntry
+from headrace.vsr.log import Entry, Log
+from headrace.vsr.state import State, Status
+from headrace.vsr.timeouts import Timer
+from headrace.wire.layout import KIND_OFFSET
+from headrace.wire.numbers import FrameKind
+from headrace.wire.replica_headers import (
+    RANGE_EVICTED,
+    REPAIR_DONE,
+    REQUEST_PREPARES,
+    PrepareHeader,
+    RepairEndHeader,
+    RequestPreparesHeader,
+)
+
+_VIEW_START = 52
+_VIEW_END = 56
+
+
+def target_of(state: State) -> Log:
+    """Give the log that is being completed: that of the view to be started, or our own."""
+    return state.log if state.parked is None else state.parked
+
+
+def start_repair(state: State, source: int) -> None:
+    """Begin to fetch what is missing, unless that is under way."""
+    if state.repairing is not None or state.replicas == 1 or state.pull is not None:
+        return
+    if _request_missing(state, source):
+        state.start_timer(Timer.REPAIR, state.options.timeouts.repair_retry_interval)
+
+
+def stop_repair(state: State) -> None:
+    """End the fetching."""
+    if state.repairing is not None:
+        state.repairing = None
+        state.stop_timer(Timer.REPAIR)
+    state.fetched.clear()
+
+
+def on_repair_timer(state: State) -> None:
+    """Ask somebody else."""
+    if state.repairing is None:
+        return
+    if _request_missing(state, state.prng.choice(state.others)):
+        state.restart_timer(Timer.REPAIR, state.options.timeouts.repair_retry_interval)
+
+
+def _request_missing(state: State, source: int) -> bool:
+    """Ask for the next missing ops; return whether there are any."""
+    wanted = missing_range(state)
+    state.repairing = wanted
+    if wanted is None:
+        return False
+    if source == state.options.replica:
+        source = state.prng.choice(state.others)
+    state.repair_nonce = state.prng.u64()
+    state.send_unscoped(
+        source,
+        REQUEST_PREPARES,
+        RequestPreparesHeader(
+            cluster=state.options.cluster,
+            view=state.view,
+            replica=state.options.replica,
+            nonce=state.repair_nonce,
+            from_op=wanted[0],
+            to_op=wanted[1],
+            group=state.options.group,
+        ),
+    )
+    return True
+
+
+def missing_range(state: State) -> tuple[int, int] | None:
+    """Give the first ops to ask for, at most as many as one request may name."""
+    most = state.options.repair_ops_max
+    log = target_of(state)
+    if state.commit_min + 1 < log.linked:
+        high = log.linked - 1
+        return max(state.commit_min + 1, high - most + 1), high
+    first = 0
+    for op in range(state.commit_min + 1, log.head + 1):
+        if log.entries[op].body is None:
+            first = first or op
+        elif first:
+            return first, op - 1
+        if first and op - first + 1 == most:
+            return first, op
+    if first:
+        return first, log.head
+    above = max(state.commit_max, state.wanted_head)
+    if state.status == Status.NORMAL and above > log.head:
+        return log.head + 1, min(above, log.head + most)
+    return None
+
+
+def link(state: State, log: Log) -> None:
+    """Follow the parent checksums down from the lowest linked op, as far as entries are here."""
+    while log.linked > state.commit_min + 1 and log.linked <= log.head:
+        op = log.linked - 1
+        parent = log.entries[log.linked].header.parent
+        entry = _find(state, log, op, parent)
+        if entry is None:
+            return
+        log.put(entry)
+        log.linked = op
+    if log.linked == state.commit_min + 1 <= log.head:
+        # What is applied is committed, and has one history.
+        assert log.entries[log.linked].header.parent == state.log.checksum(state.commit_min)
+
+
+def _find(state: State, log: Log, op: int, checksum: int) -> Entry | None:
+    """Give the entry with that checksum from wherever it is: this log, our own, or what came."""
+    for entry in (log.get(op), state.log.get(op)):
+        if entry is not None and entry.header.checksum == checksum:
+            return entry
+    fetched = state.fetched.pop(op, None)
+    if fetched is None or fetched[0].checksum != checksum:
+        return None
+    state.probes.hit("repair.op_fetched")
+    header, data, body = fetched
+    entry = Entry(header, body, data=data)
+    if log is state.log:
+        state.out.append(JournalPrepare(op, checksum, data, body))
+    return entry
+
+
+def fill(state: State, header: PrepareHeader, data: bytes, body: bytes) -> None:
+    """Put a verified prepare where it is missing; what fits nowhere is dropped."""
+    log = target_of(state)
+    op = header.op
+    if op <= state.commit_min:
+        return
+    if log.linked <= op <= log.head:
+        entry = log.entries[op]
+        if entry.body is None and entry.header.checksum == header.checksum:
+            state.probes.hit("repair.body_fetched")
+            entry.body = body
+            entry.is_never_held = False
+            if log is state.log:
+                state.out.append(JournalPrepare(op, header.checksum, entry.data, body))
+    elif op < log.linked and len(state.fetched) < state.options.repair_ops_max:
+        state.fetched[op] = (header, data, body)
+        link(state, log)
+
+
+def after_fill(state: State) -> None:
+    """Ask for more when what was asked for has come, or end the repair."""
+    if state.repairing is None:
+        return
+    wanted = missing_range(state)
+    if wanted is None:
+        stop_repair(state)
+    elif wanted[1] < state.repairing[0] or wanted[0] > state.repairing[1]:
+        _request_missing(state, state.primary)
+
+
+def on_request_prepares(state: State, sender: int, header: RequestPreparesHeader) -> None:
+    """Serve what we hold: from memory at once, from the journal when it has been read."""
+    last = min(header.to_op, header.from_op + state.options.repair_ops_max - 1)
+    for op in range(header.from_op, last + 1):
+        entry = state.log.get(op)
+        if entry is not None and entry.body is not None:
+            _serve(state, sender, entry.data, entry.body)
+        elif op <= state.commit_min and len(state.serving) < 4 * state.options.repair_ops_max:
+            token = state.next_token()
+            state.serving[token] = (sender, header.nonce, op)
+            state.out.append(ReadEntry(token, op))
+    if not state.serving:
+        _send_end(state, sender, header.nonce, last, is_done=True)
+
+
+def on_entry_read(state: State, event: EntryRead) -> None:
+    """Pass on what the journal gave back, or say that it is no longer held."""
+    served = state.serving.pop(event.token, None)
+    if served is None:
+        return
+    sender, nonce, op = served
+    if event.header:
+        _serve(state, sender, event.header, event.body)
+    else:
+        _send_end(state, sender, nonce, op, is_done=False)
+    if not any(waiting[:2] == (sender, nonce) for waiting in state.serving.values()):
+        _send_end(state, sender, nonce, op, is_done=True)
+
+
+def _serve(state: State, replica: int, data: bytes, body: bytes) -> None:
+    """Send a prepare as repair; stamped with our view only while we are normal in it."""
+    frame = bytearray(data)
+    frame[KIND_OFFSET] = FrameKind.REPAIR_PREPARE
+    view = state.view if state.status == Status.NORMAL else 0
+    frame[_VIEW_START:_VIEW_END] = view.to_bytes(4, "little")
+    state.send_sealed(replica, bytes(frame) + body)
+
+
+def _send_end(state: State, replica: int, nonce: int, op: int, *, is_done: bool) -> None:
+    state.send_unscoped(
+        replica,
+        REPAIR_DONE if is_done else RANGE_EVICTED,
+        RepairEndHeader(
+            cluster=state.options.cluster,
+            view=state.view,
+            replica=state.options.replica,
+            nonce=nonce,
+            op=op,
+            group=state.options.group,
+        ),
+    )
+
+
+def on_repair_done(state: State, sender: int, header: RepairEndHeader) -> None:
+    """Ask another replica for what this one could not give."""
+    if state.repairing is None or header.nonce != state.repair_nonce:
+        return
+    if len(state.others) > 1:
+        others = [each for each in state.others if each != sender]
+    else:
+        others = state.others
+    if missing_range(state) == state.repairing:
+        _request_missing(state, state.prng.choice(others))
+
+
+def header_of(data: bytes) -> bytes:
+    """Give the header of a repair frame as the prepare that it repeats."""
+    prepare = bytearray(data[:HEADER_BYTES])
+    prepare[KIND_OFFSET] = FrameKind.PREPARE
+    return bytes(prepare)

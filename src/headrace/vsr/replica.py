@@ -1,0 +1,373 @@
+"""One replica of one group: takes an event, gives what must now happen, in order.
+
+The phases of the protocol are functions over `State`; this is the one door to them.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from headrace.base.limits import HEADER_BYTES
+from headrace.base.prng import Prng
+from headrace.ports.machine import StateMachine
+from headrace.ports.recovered import GroupCheckpoint, RecoveredGroup, ViewState
+from headrace.vsr import normal, recovery, repair, transfer, view_change
+from headrace.vsr.events import (
+    CheckpointDone,
+    EntryRead,
+    FrameReceived,
+    GroupEffect,
+    GroupEvent,
+    PrepareDurable,
+    PrimaryBeat,
+    PrimarySilent,
+    RequestReceived,
+    TimerFired,
+    ViewDurable,
+)
+from headrace.vsr.log import Entry
+from headrace.vsr.sessions import ClientTable
+from headrace.vsr.state import GroupOptions, Shared, State, Status
+from headrace.vsr.timeouts import Timer
+from headrace.wire.numbers import FrameKind, Operation
+from headrace.wire.replica_headers import (
+    PREPARE,
+    DoViewChangeHeader,
+    GroupBeat,
+    PrepareHeader,
+    PrepareOkHeader,
+    RecoveryReportHeader,
+    RepairEndHeader,
+    RequestPreparesHeader,
+    RequestStartViewHeader,
+    RequestStateChunkHeader,
+    RequestStateTransferHeader,
+    StartViewChangeHeader,
+    StartViewHeader,
+    StateChunkHeader,
+    StateTransferTargetHeader,
+)
+from headrace.wire.seals import body_checksum
+
+_Handler: TypeAlias = Callable[[State, FrameReceived], None]
+
+
+class Replica:
+    """One replica of one group."""
+
+    def __init__(
+        self,
+        options: GroupOptions,
+        machine: StateMachine,
+        prng: Prng,
+        shared: Shared,
+    ) -> None:
+        self.state = State(options, machine, prng, shared)
+        self._checkpoint: GroupCheckpoint | None = None
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            RequestReceived: self._on_request,
+            FrameReceived: self._on_frame,
+            PrepareDurable: self._on_prepare_durable,
+            ViewDurable: self._on_view_durable,
+            TimerFired: self._on_timer,
+            PrimarySilent: self._on_primary_silent,
+            PrimaryBeat: self._on_beat,
+            EntryRead: self._on_entry_read,
+            CheckpointDone: self._on_checkpoint_done,
+        }
+        self._timers: dict[Timer, Callable[[State], None]] = {
+            Timer.RETRANSMIT: normal.on_retransmit_timer,
+            Timer.VIEW_CHANGE_RESEND: view_change.on_view_change_resend_timer,
+            Timer.VIEW_CHANGE_STATUS: view_change.on_view_change_status_timer,
+            Timer.PROBE: _on_probe_timer,
+            Timer.REPAIR: repair.on_repair_timer,
+            Timer.TRANSFER: transfer.on_transfer_timer,
+        }
+
+    @property
+    def group(self) -> int:
+        """Which group this is a replica of."""
+        return self.state.options.group
+
+    # What others may look at: the simulator's checkers, statistics, cluster metadata.
+
+    @property
+    def view(self) -> int:
+        """The view it is in, or on its way to."""
+        return self.state.view
+
+    @property
+    def log_view(self) -> int:
+        """The view whose log it has."""
+        return self.state.log_view
+
+    @property
+    def op(self) -> int:
+        """The head of its log."""
+        return self.state.log.head
+
+    @property
+    def commit_min(self) -> int:
+        """The last op that is applied here."""
+        return self.state.commit_min
+
+    @property
+    def commit_max(self) -> int:
+        """The last op that is known to be committed."""
+        return self.state.commit_max
+
+    @property
+    def status(self) -> Status:
+        """What it is doing."""
+        return self.state.status
+
+    @property
+    def is_primary(self) -> bool:
+        """Whether it leads."""
+        return self.state.is_primary
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether its log may have lost ops."""
+        return self.state.is_suspect
+
+    @property
+    def is_wiped(self) -> bool:
+        """Whether it has forgotten everything and not recovered it yet."""
+        return self.state.is_wiped
+
+    @property
+    def machine(self) -> StateMachine:
+        """The machine that the group drives."""
+        return self.state.machine
+
+    @property
+    def client_table(self) -> ClientTable:
+        """The sessions of the group."""
+        return self.state.client_table
+
+    def start(self, recovered: RecoveredGroup | None, *, is_replaced: bool) -> list[GroupEffect]:
+        """Begin to live, from what the disk remembers.
+
+        A replica with a past of its own joins as a backup that probes (MD-29); one whose disk was
+        replaced first recovers what it has forgotten (rule 7); a single replica just goes on.
+        """
+        state = self.state
+        if recovered is not None:
+            _restore(state, recovered)
+        state.is_wiped = recovered is None and is_replaced and state.replicas > 1
+        if state.replicas > 1 and (recovered is not None or is_replaced):
+            state.status = Status.RECOVERING
+            recovery.start_probing(state)
+        else:
+            state.commit_max = state.log.head
+            state.acknowledged[state.options.replica] = state.log.head
+            normal.apply_committed(state)
+            assert state.commit_min == state.log.head
+        return self._take()
+
+    def step(self, event: GroupEvent) -> list[GroupEffect]:
+        """Take one event; return what must now happen, in order."""
+        self._handlers[type(event)](event)
+        return self._take()
+
+    def _take(self) -> list[GroupEffect]:
+        out = self.state.out
+        self.state.out = []
+        return out
+
+    def beat(self) -> GroupBeat | None:
+        """Give what the node's heartbeat says of this group, if it is for us to say."""
+        state = self.state
+        if state.primary != state.options.replica:
+            return None
+        return GroupBeat(self.group, state.view, state.commit_min, not state.is_primary)
+
+    def checkpoint(self) -> GroupCheckpoint:
+        """Give the group for the checkpoint; the same object as long as nothing has changed."""
+        state = self.state
+        view_state = ViewState(
+            self.group, state.view, state.log_view, state.commit_min, state.is_suspect
+        )
+        entry = state.log.get(state.commit_min)
+        header = b"" if entry is None else entry.data
+        last = self._checkpoint
+        if last is None or (last.state, last.commit_header) != (view_state, header):
+            self._checkpoint = GroupCheckpoint(
+                view_state, header, state.client_table.encode(), state.machine.checkpoint()
+            )
+        assert self._checkpoint is not None
+        return self._checkpoint
+
+    def retain(self, *, is_checkpointing: bool) -> None:
+        """Keep what a checkpoint that begins now does not cover, until it has ended."""
+        self.state.is_checkpointing = is_checkpointing
+        self.state.retained = self.state.commit_min
+        if not is_checkpointing:
+            normal.forget_applied(self.state)
+
+    def live(self, op: int) -> tuple[bytes, bytes | None] | None:
+        """Give an op that the journal must write again before it frees its file."""
+        entry = self.state.log.get(op)
+        if entry is None or op <= self.state.retained:
+            return None
+        return entry.data, entry.body
+
+    def _on_request(self, event: RequestReceived) -> None:
+        normal.on_request(self.state, event)
+
+    def _on_frame(self, event: FrameReceived) -> None:
+        _FRAMES[event.kind](self.state, event)
+
+    def _on_prepare_durable(self, event: PrepareDurable) -> None:
+        normal.on_prepare_durable(self.state, event)
+
+    def _on_view_durable(self, event: ViewDurable) -> None:
+        state = self.state
+        state.durable_view = (event.view, event.log_view)
+        if state.durable_view == (state.view, state.log_view):
+            state.out += state.held
+            state.held.clear()
+
+    def _on_timer(self, event: TimerFired) -> None:
+        self._timers[event.timer](self.state)
+
+    def _on_primary_silent(self, event: PrimarySilent) -> None:
+        view_change.on_primary_silent(self.state)
+
+    def _on_beat(self, event: PrimaryBeat) -> None:
+        state = self.state
+        if event.view < state.view and state.is_primary:
+            view_change.send_start_view(state, event.sender, 0)  # It leads a view that is over.
+        else:
+            normal.on_beat(state, event)
+
+    def _on_entry_read(self, event: EntryRead) -> None:
+        repair.on_entry_read(self.state, event)
+
+    def _on_checkpoint_done(self, event: CheckpointDone) -> None:
+        state = self.state
+        if not state.is_installing:
+            return
+        state.is_installing = False
+        state.durable = max(state.durable, state.commit_min)
+        normal.advance_durable(state)
+        normal.apply_committed(state)
+        repair.start_repair(state, state.primary)
+
+
+def _restore(state: State, recovered: RecoveredGroup) -> None:
+    """Take up the log, the view and the state as the disk remembers them."""
+    view_state = recovered.state
+    state.view = view_state.view
+    state.log_view = view_state.log_view
+    state.durable_view = (state.view, state.log_view)
+    state.is_suspect = view_state.is_suspect
+    checkpoint = recovered.checkpoint
+    if checkpoint is not None and checkpoint.commit_header:
+        header = PREPARE.decode(checkpoint.commit_header)
+        state.machine.install(checkpoint.artifacts)
+        state.client_table.install(checkpoint.client_table)
+        state.commit_min = header.op
+        state.log.put(Entry(header, None, data=checkpoint.commit_header, is_durable=True))
+        state.timestamp = header.timestamp
+    state.durable = state.commit_min
+    entries = [each for each in recovered.entries if each.header.op > state.commit_min]
+    log = state.log
+    log.head = max([state.commit_min, *(each.header.op for each in entries)])
+    for each in entries:
+        log.put(
+            Entry(
+                each.header,
+                each.body,
+                is_durable=each.body is not None,
+                is_never_held=each.is_never_held,
+            )
+        )
+        state.timestamp = max(state.timestamp, each.header.timestamp)
+    log.linked = log.head if log.head > state.commit_min else log.head + 1
+    repair.link(state, log)
+    known = [each.header.commit for each in entries if each.header.op >= log.linked]
+    state.commit_max = max([state.commit_min, view_state.commit, *known])
+    normal.advance_durable(state)
+
+
+def _on_probe_timer(state: State) -> None:
+    if recovery.on_probe_timer(state):
+        view_change.start_view_change(state, max(state.view, state.newer_view) + 1)
+
+
+def _body(event: FrameReceived) -> bytes:
+    return event.frame[HEADER_BYTES:]
+
+
+def _on_repair_prepare(state: State, event: FrameReceived) -> None:
+    header = event.header
+    assert isinstance(header, PrepareHeader)
+    body = _body(event)
+    if header.checksum_body != body_checksum(Operation(header.operation), body):
+        return
+    data = repair.header_of(event.frame)
+    log = state.log
+    is_next = (
+        state.status == Status.NORMAL
+        and header.view == state.view
+        and header.op == log.head + 1
+        and header.parent == log.checksum(log.head)
+        and state.primary != state.options.replica
+    )
+    if is_next:
+        normal.accept(state, header, data, body)
+    else:
+        repair.fill(state, header, data, body)
+    if state.parked is not None:
+        view_change.start_view_if_complete(state)
+    else:
+        normal.advance_durable(state)
+        normal.apply_committed(state)
+    repair.after_fill(state)
+
+
+def _typed(kind: type, handler: Callable[..., None], *, with_body: bool = False) -> _Handler:
+    """Give a handler of frames from one of senders and headers."""
+
+    def handle(state: State, event: FrameReceived) -> None:
+        assert isinstance(event.header, kind)
+        if with_body:
+            handler(state, event.sender, event.header, _body(event))
+        else:
+            handler(state, event.sender, event.header)
+
+    return handle
+
+
+def _on_prepare(state: State, event: FrameReceived) -> None:
+    assert isinstance(event.header, PrepareHeader)
+    normal.on_prepare(state, event.sender, event.header, event.frame)
+
+
+_FRAMES: dict[FrameKind, _Handler] = {
+    FrameKind.PREPARE: _on_prepare,
+    FrameKind.PREPARE_OK: _typed(PrepareOkHeader, normal.on_prepare_ok),
+    FrameKind.START_VIEW_CHANGE: _typed(StartViewChangeHeader, view_change.on_start_view_change),
+    FrameKind.DO_VIEW_CHANGE: _typed(
+        DoViewChangeHeader, view_change.on_do_view_change, with_body=True
+    ),
+    FrameKind.START_VIEW: _typed(StartViewHeader, view_change.on_start_view, with_body=True),
+    FrameKind.REQUEST_START_VIEW: _typed(RequestStartViewHeader, view_change.on_request_start_view),
+    FrameKind.REQUEST_PREPARES: _typed(RequestPreparesHeader, repair.on_request_prepares),
+    FrameKind.REPAIR_PREPARE: _on_repair_prepare,
+    FrameKind.REPAIR_DONE: _typed(RepairEndHeader, repair.on_repair_done),
+    FrameKind.RANGE_EVICTED: _typed(RepairEndHeader, transfer.on_range_evicted),
+    FrameKind.REQUEST_STATE_TRANSFER: _typed(
+        RequestStateTransferHeader, transfer.on_request_state_transfer
+    ),
+    FrameKind.STATE_TRANSFER_TARGET: _typed(
+        StateTransferTargetHeader, transfer.on_state_transfer_target, with_body=True
+    ),
+    FrameKind.REQUEST_STATE_CHUNK: _typed(RequestStateChunkHeader, transfer.on_request_state_chunk),
+    FrameKind.STATE_CHUNK: _typed(StateChunkHeader, transfer.on_state_chunk, with_body=True),
+    FrameKind.RECOVERY_REPORT: _typed(RecoveryReportHeader, recovery.on_report),
+}
+
+# What a shard passes on to a group; the other kinds are not between replicas of one.
+GROUP_FRAMES = tuple(_FRAMES)

@@ -1,0 +1,172 @@
+"""The client table of a group: sessions, request numbers, and replies that can be given again.
+
+Changed by applying committed ops only, so that every replica has the same (VS-25 to VS-29, O4.1).
+"""
+
+from enum import IntEnum
+
+from headrace.base.limits import CLIENT_TABLE_REPLIES_MAX
+from headrace.wire.replica_headers import PrepareHeader
+from headrace.wire.replies import REPLY
+from headrace.wire.requests import RequestHeader
+from headrace.wire.transfer import ClientEntry, decode_client_table, encode_client_table
+
+CLIENTS_MAX = 8192
+
+
+class Verdict(IntEnum):
+    """What is to be done with a request."""
+
+    NEW = 0
+    REPLAY = 1  # answered before: the same answer again
+    ALREADY_APPLIED = 2  # answered before, but the answer is gone
+    NO_SESSION = 3
+    FENCED = 4  # a later login of the same client id holds the session
+    UNMINTED = 5  # a session number that no login was ever given
+    REUSED = 6  # a number that stood for another request
+
+
+class _Client:
+    __slots__ = (
+        "epoch",
+        "is_connected",
+        "op",
+        "replies",
+        "user_id",
+        "watermark",
+        "watermark_checksum",
+    )
+
+    def __init__(self, epoch: int, user_id: int) -> None:
+        self.epoch = epoch
+        self.user_id = user_id
+        self.watermark = 0
+        self.watermark_checksum = 0
+        self.replies: dict[int, bytes] = {}  # by request number, oldest first
+        self.op = epoch  # of its latest committed request
+        self.is_connected = True
+
+
+class ClientTable:
+    """Who may ask, what was asked last, and what was answered."""
+
+    def __init__(self, clients_max: int = CLIENTS_MAX) -> None:
+        self._clients_max = clients_max
+        self._clients: dict[int, _Client] = {}
+
+    def judge(self, header: RequestHeader) -> tuple[Verdict, bytes]:
+        """Say what a request is; for a replay, with the reply."""
+        client = self._clients.get(header.client)
+        if client is None:
+            return Verdict.NO_SESSION, b""
+        if header.session < client.epoch:
+            return Verdict.FENCED, b""
+        if header.session > client.epoch:
+            return Verdict.UNMINTED, b""
+        if header.request > client.watermark:
+            return Verdict.NEW, b""
+        if (
+            header.request == client.watermark
+            and header.request_checksum
+            and client.watermark_checksum
+            and header.request_checksum != client.watermark_checksum
+        ):
+            return Verdict.REUSED, b""
+        reply = client.replies.get(header.request)
+        return (Verdict.ALREADY_APPLIED, b"") if reply is None else (Verdict.REPLAY, reply)
+
+    def is_of_another_user(self, client_id: int, user_id: int) -> bool:
+        """Whether a login would take over somebody else's client id."""
+        client = self._clients.get(client_id)
+        return client is not None and client.user_id != user_id
+
+    def register(self, header: PrepareHeader) -> bool:
+        """Bind a client to a session numbered by this op; return whether there was room.
+
+        Watermark and replies of an earlier session stay, so that a request sent again after a
+        reconnect is still known.
+        """
+        client = self._clients.get(header.client)
+        if client is not None:
+            client.epoch = client.op = header.op
+            client.is_connected = True
+            return True
+        if len(self._clients) >= self._clients_max and not self._make_room():
+            return False
+        self._clients[header.client] = _Client(header.op, header.user_id)
+        return True
+
+    def _make_room(self) -> bool:
+        """Drop the disconnected client of the oldest op; return whether there was one."""
+        gone = [
+            (client.op, client_id)
+            for client_id, client in self._clients.items()
+            if not client.is_connected
+        ]
+        if not gone:
+            return False
+        del self._clients[min(gone)[1]]
+        return True
+
+    def record(self, header: PrepareHeader, reply: bytes) -> None:
+        """Keep the reply of an applied request."""
+        client = self._clients.get(header.client)
+        if client is None or header.request <= client.watermark:
+            return  # Logged out, or its table entry was dropped, while the request was in flight.
+        client.watermark = header.request
+        client.watermark_checksum = header.request_checksum
+        client.op = header.op
+        client.replies[header.request] = reply
+        if len(client.replies) > CLIENT_TABLE_REPLIES_MAX:
+            del client.replies[next(iter(client.replies))]
+
+    def logout(self, client_id: int) -> None:
+        """Forget a client."""
+        self._clients.pop(client_id, None)
+
+    def disconnect(self, client_id: int) -> None:
+        """Note that a client's connection is gone; it may come back."""
+        client = self._clients.get(client_id)
+        if client is not None:
+            client.is_connected = False
+
+    def is_applied(self, header: PrepareHeader) -> bool:
+        """Whether an op repeats a request that was applied before."""
+        client = self._clients.get(header.client)
+        return client is not None and 0 < header.request <= client.watermark
+
+    def encode(self) -> bytes:
+        """Write the table; equal tables give equal bytes."""
+        return encode_client_table(
+            tuple(
+                ClientEntry(
+                    client=client_id,
+                    epoch=client.epoch,
+                    user_id=client.user_id,
+                    watermark=client.watermark,
+                    watermark_checksum=client.watermark_checksum,
+                    is_connected=client.is_connected,
+                    replies=tuple(client.replies.values()),
+                )
+                for client_id, client in sorted(self._clients.items())
+            )
+        )
+
+    def install(self, data: bytes) -> None:
+        """Replace the table by one that was written.
+
+        Raises:
+            CorruptError: The bytes are damaged.
+        """
+        clients = {}
+        for entry in decode_client_table(data):
+            client = _Client(entry.epoch, entry.user_id)
+            client.watermark = entry.watermark
+            client.watermark_checksum = entry.watermark_checksum
+            client.is_connected = entry.is_connected
+            for frame in entry.replies:
+                reply = REPLY.decode(frame)
+                client.replies[reply.request] = frame
+                client.op = max(client.op, reply.op)
+            clients[entry.client] = client
+        self._clients = clients

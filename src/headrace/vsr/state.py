@@ -1,0 +1,193 @@
+"""What one replica of one group knows; the phases of the protocol share it.
+
+Two commit numbers (VS-3): `commit_max` is known to be committed, `commit_min` is applied here.
+
+Invariants: commit_min <= commit_max, and commit_min <= head; log_view <= view; no message of a view
+            leaves before the journal will remember that view (MD-26).
+"""
+
+from collections import deque
+from collections.abc import Callable
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from headrace.base.prng import Prng
+from headrace.ports.machine import StateMachine
+from headrace.ports.network import SendFrame
+from headrace.ports.probes import Probes
+from headrace.ports.recovered import ViewState
+from headrace.vsr.events import GroupEffect, PersistView, SetTimer, StopTimer
+from headrace.vsr.log import Log
+from headrace.vsr.quorum import Quorums
+from headrace.vsr.sessions import ClientTable
+from headrace.vsr.timeouts import Timeouts, Timer, backed_off
+from headrace.wire.layout import H, Layout
+from headrace.wire.seals import seal
+
+if TYPE_CHECKING:
+    from headrace.vsr.merge import Vote
+    from headrace.vsr.transfer_session import Offer, Pull
+    from headrace.wire.replica_headers import PrepareHeader
+    from headrace.wire.requests import RequestHeader
+
+
+class Status(IntEnum):
+    """What a replica is doing."""
+
+    NORMAL = 0
+    VIEW_CHANGE = 1
+    RECOVERING = 2
+
+
+class GroupOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What does not change while a replica lives."""
+
+    cluster: int
+    group: int
+    replica: int
+    quorums: Quorums
+    timeouts: Timeouts
+    incarnation: int  # of this start of the node: tells answers to it from older ones
+    is_persisted: bool = True
+    pipeline_max: int = 32
+    queue_max: int = 64
+    repair_ops_max: int = 128
+    chunk_bytes: int = 256 << 10
+
+
+class Shared:
+    """What all groups of a shard have in common."""
+
+    __slots__ = ("has_room", "probes", "wall")
+
+    def __init__(self, probes: Probes, has_room: Callable[[int], bool]) -> None:
+        self.probes = probes
+        self.has_room = has_room  # whether the journal takes a body of that size
+        self.wall = 0  # the wall clock as last told, in microseconds
+
+
+class State:
+    """One replica of one group."""
+
+    def __init__(
+        self,
+        options: GroupOptions,
+        machine: StateMachine,
+        prng: Prng,
+        shared: Shared,
+    ) -> None:
+        self.options = options
+        self.machine = machine
+        self.prng = prng
+        self.shared = shared
+        self.probes = shared.probes
+        self.client_table = ClientTable()
+        self.log = Log()
+        self.status = Status.NORMAL
+        self.view = self.log_view = 0
+        self.commit_min = self.commit_max = 0
+        self.durable = 0  # every op up to it is on the disk, and so may be acknowledged
+        self.is_suspect = False
+        self.is_wiped = False
+        self.timestamp = 0  # the highest stamp that was given or seen
+        # The view as the journal will remember it, and what waits for that.
+        self.durable_view = (0, 0)
+        self.held: list[SendFrame] = []
+        # As primary.
+        self.acknowledged = [0] * options.quorums.replicas
+        self.view_head = 0  # serves no request before this op is committed again (rule 15)
+        self.queue: deque[tuple[RequestHeader, bytes]] = deque()
+        self.in_flight: dict[int, RequestHeader] = {}  # by client
+        # In a view change.
+        self.suspicions: dict[int, None] = {}  # who else left the old view
+        self.votes: dict[int, Vote] = {}
+        self.parked: Log | None = None  # the decided log, while bodies of it are missing
+        self.parked_commit = 0
+        # In recovery.
+        self.newer_view = 0  # the highest view that was heard of and not yet entered
+        self.probes_sent = 0
+        self.reports: dict[int, int] = {}  # replica -> its view, as told to a wiped replica
+        # In repair and transfer.
+        self.fetched: dict[int, tuple[PrepareHeader, bytes, bytes]] = {}
+        self.repair_nonce = 0
+        self.repairing: tuple[int, int] | None = None  # the ops that were asked for
+        self.wanted_head = 0  # an op above the head that the primary has sent
+        self.serving: dict[int, tuple[int, int, int]] = {}  # token -> replica, nonce, op
+        self.token = 0
+        self.offers: dict[int, Offer] = {}  # by the nonce of who pulls
+        self.pull: Pull | None = None
+        self.is_installing = False  # an installed state is not durable yet
+        self.is_checkpointing = False  # then ops above `retained` stay in memory
+        self.retained = 0
+        self.attempts: dict[Timer, int] = {}
+        self.out: list[GroupEffect] = []
+
+    @property
+    def replicas(self) -> int:
+        """How many replicas the group has."""
+        return self.options.quorums.replicas
+
+    @property
+    def primary(self) -> int:
+        """Who leads the current view."""
+        return self.view % self.replicas
+
+    @property
+    def is_primary(self) -> bool:
+        """Whether this replica leads the current view; by index is not enough (VS-14a)."""
+        return (
+            self.primary == self.options.replica
+            and self.status == Status.NORMAL
+            and self.newer_view <= self.view
+        )
+
+    @property
+    def others(self) -> list[int]:
+        """Everybody else."""
+        return [each for each in range(self.replicas) if each != self.options.replica]
+
+    def send(self, replica: int, layout: Layout[H], header: H, body: bytes = b"") -> None:
+        """Send a frame, once the journal remembers the view that it speaks for."""
+        frame = SendFrame(replica, seal(layout.encode(header)) + body)
+        if self.durable_view == (self.view, self.log_view):
+            self.out.append(frame)
+        else:
+            self.held.append(frame)
+
+    def send_unscoped(self, replica: int, layout: Layout[H], header: H, body: bytes = b"") -> None:
+        """Send a frame that promises nothing about the view."""
+        self.out.append(SendFrame(replica, seal(layout.encode(header)) + body))
+
+    def send_sealed(self, replica: int, frame: bytes) -> None:
+        """Send a frame that was sealed before; it promises nothing about the view."""
+        self.out.append(SendFrame(replica, frame))
+
+    def persist_view(self) -> None:
+        """Have the view remembered; what was held for an older one is never sent."""
+        assert self.log_view <= self.view
+        self.held.clear()
+        commit = min(self.commit_max, self.log.head)
+        state = ViewState(self.options.group, self.view, self.log_view, commit, self.is_suspect)
+        self.out.append(PersistView(state))
+
+    def start_timer(self, timer: Timer, base: int) -> None:
+        """Start a timer anew, from its first wait."""
+        self.attempts[timer] = 0
+        self.out.append(SetTimer(timer, backed_off(base, 0, self.prng)))
+
+    def restart_timer(self, timer: Timer, base: int) -> None:
+        """Start a timer again after it fired in vain: it waits longer each time."""
+        attempts = self.attempts.get(timer, 0) + 1
+        self.attempts[timer] = attempts
+        self.out.append(SetTimer(timer, backed_off(base, attempts, self.prng)))
+
+    def stop_timer(self, timer: Timer) -> None:
+        """Forget a timer."""
+        self.out.append(StopTimer(timer))
+
+    def next_token(self) -> int:
+        """Give a number for something that will be answered later."""
+        self.token += 1
+        return self.token

@@ -1,0 +1,266 @@
+"""Brings a replica's whole state from the primary, when the log it misses is no longer held.
+
+    behind ── RequestStateTransfer ──▶ primary
+           ◀── StateTransferTarget ──  manifest: artifacts with lengths and checksums
+           ── RequestStateChunk ──▶    one piece at a time
+           ◀── StateChunk ──
+    install, then a checkpoint; only what is durable again is acknowledged
+
+Artifacts that the receiver already has are not fetched again (O1.3).
+"""
+
+from headrace.base.checksum import xxh3_64
+from headrace.base.limits import HEADER_BYTES
+from headrace.ports.machine import Artifact
+from headrace.vsr.events import TakeCheckpoint
+from headrace.vsr.log import Entry, Log
+from headrace.vsr.repair import link, start_repair, stop_repair
+from headrace.vsr.state import State, Status
+from headrace.vsr.timeouts import Timer
+from headrace.vsr.transfer_session import CLIENT_TABLE, COMMIT_HEADER, Offer, Pull
+from headrace.wire import transfer as wire
+from headrace.wire.errors import CorruptError
+from headrace.wire.replica_headers import (
+    PREPARE,
+    REQUEST_STATE_CHUNK,
+    REQUEST_STATE_TRANSFER,
+    STATE_CHUNK,
+    STATE_TRANSFER_TARGET,
+    RepairEndHeader,
+    RequestStateChunkHeader,
+    RequestStateTransferHeader,
+    StateChunkHeader,
+    StateTransferTargetHeader,
+)
+
+_ATTEMPTS_MAX = 8
+_OFFERS_MAX = 4
+
+
+def on_range_evicted(state: State, sender: int, header: RepairEndHeader) -> None:
+    """Pull the state, when the primary itself no longer holds what we miss."""
+    if header.nonce != state.repair_nonce or state.repairing is None or state.pull is not None:
+        return
+    state.probes.hit("repair.range_evicted")
+    if state.status == Status.NORMAL and sender == state.primary:
+        _start_pull(state)
+
+
+def _start_pull(state: State) -> None:
+    stop_repair(state)
+    state.pull = Pull(state.primary, state.prng.u64(), state.view)
+    _ask(state)
+    state.start_timer(Timer.TRANSFER, state.options.timeouts.transfer_retry_interval)
+
+
+def abandon_pull(state: State) -> None:
+    """Forget a transfer that is under way."""
+    if state.pull is not None:
+        state.pull = None
+        state.stop_timer(Timer.TRANSFER)
+
+
+def on_transfer_timer(state: State) -> None:
+    """Ask again for what did not come; after a while give up and repair anew."""
+    if state.pull is None:
+        return
+    if state.attempts.get(Timer.TRANSFER, 0) >= _ATTEMPTS_MAX:
+        state.probes.hit("transfer.given_up")
+        state.pull = None
+        start_repair(state, state.primary)
+        return
+    _ask(state)
+    state.restart_timer(Timer.TRANSFER, state.options.timeouts.transfer_retry_interval)
+
+
+def _ask(state: State) -> None:
+    """Ask for the manifest, or for the next piece."""
+    pull = state.pull
+    assert pull is not None
+    if not pull.wanted:
+        state.send_unscoped(
+            pull.source,
+            REQUEST_STATE_TRANSFER,
+            RequestStateTransferHeader(
+                cluster=state.options.cluster,
+                view=state.view,
+                replica=state.options.replica,
+                nonce=pull.nonce,
+                group=state.options.group,
+            ),
+        )
+        return
+    missing = pull.missing()
+    assert missing is not None
+    index, offset, left = missing
+    state.send_unscoped(
+        pull.source,
+        REQUEST_STATE_CHUNK,
+        RequestStateChunkHeader(
+            cluster=state.options.cluster,
+            view=state.view,
+            replica=state.options.replica,
+            nonce=pull.nonce,
+            offset=offset,
+            group=state.options.group,
+            length=min(left, state.options.chunk_bytes),
+            artifact=index,
+        ),
+    )
+
+
+def on_request_state_transfer(
+    state: State, sender: int, header: RequestStateTransferHeader
+) -> None:
+    """Offer the state as it is now; only a primary that serves requests does."""
+    is_ready = state.is_primary and state.commit_min >= state.view_head and state.commit_min > 0
+    if is_ready and header.nonce not in state.offers:
+        _offer(state, header.nonce)
+    offer = state.offers.get(header.nonce)
+    body = b"" if offer is None else offer.manifest
+    state.send(
+        sender,
+        STATE_TRANSFER_TARGET,
+        StateTransferTargetHeader(
+            cluster=state.options.cluster,
+            size=HEADER_BYTES + len(body),
+            view=state.view,
+            replica=state.options.replica,
+            nonce=header.nonce,
+            commit_op=0 if offer is None else offer.commit,
+            group=state.options.group,
+            available=offer is not None,
+            unavailable_transient=offer is None,
+            commit_max=state.commit_max,
+        ),
+        body,
+    )
+
+
+def _offer(state: State, nonce: int) -> None:
+    """Freeze the state for one receiver; the oldest offer makes room."""
+    commit_header = state.log.entries[state.commit_min].data
+    state.offers[nonce] = Offer(
+        state.commit_min,
+        (
+            Artifact(COMMIT_HEADER, state.commit_min, commit_header),
+            Artifact(CLIENT_TABLE, state.commit_min, state.client_table.encode()),
+            *state.machine.export(),
+        ),
+    )
+    if len(state.offers) > _OFFERS_MAX:
+        del state.offers[next(iter(state.offers))]
+
+
+def on_state_transfer_target(
+    state: State, sender: int, header: StateTransferTargetHeader, body: bytes
+) -> None:
+    """Take an offer, and note which artifacts we have already."""
+    pull = state.pull
+    if pull is None or header.nonce != pull.nonce or sender != pull.source or pull.wanted:
+        return
+    if not header.available or header.commit_op <= state.commit_min:
+        return
+    try:
+        wanted = wire.decode_manifest(body)
+    except CorruptError:
+        return
+    if not wanted:
+        return
+    pull.accept(header.commit_op, wanted)
+    ours = {
+        (piece.kind, piece.frontier, len(piece.data)): piece.data
+        for piece in state.machine.export()
+    }
+    for index, line in enumerate(wanted):
+        data = ours.get((line.kind, line.frontier, line.length))
+        if data is not None and xxh3_64(data) == line.checksum:
+            state.probes.hit("transfer.piece_reused")
+            pull.data[index] += data
+    _go_on(state)
+
+
+def on_request_state_chunk(state: State, sender: int, header: RequestStateChunkHeader) -> None:
+    """Send one piece of what was offered."""
+    offer = state.offers.get(header.nonce)
+    if offer is None or header.artifact >= len(offer.artifacts) or not state.is_primary:
+        return
+    data = offer.artifacts[header.artifact].data
+    length = min(header.length, state.options.chunk_bytes)
+    piece = data[header.offset : header.offset + length]
+    state.send(
+        sender,
+        STATE_CHUNK,
+        StateChunkHeader(
+            cluster=state.options.cluster,
+            size=HEADER_BYTES + len(piece),
+            view=state.view,
+            replica=state.options.replica,
+            nonce=header.nonce,
+            offset=header.offset,
+            group=state.options.group,
+            artifact=header.artifact,
+            checksum_body=xxh3_64(piece),
+        ),
+        piece,
+    )
+
+
+def on_state_chunk(state: State, sender: int, header: StateChunkHeader, piece: bytes) -> None:
+    """Take the piece that was asked for."""
+    pull = state.pull
+    if pull is None or header.nonce != pull.nonce or sender != pull.source or not pull.wanted:
+        return
+    missing = pull.missing()
+    if missing is None or (header.artifact, header.offset) != missing[:2]:
+        return
+    if not piece or len(piece) > missing[2] or xxh3_64(piece) != header.checksum_body:
+        return
+    pull.data[header.artifact] += piece
+    state.attempts[Timer.TRANSFER] = 0
+    _go_on(state)
+
+
+def _go_on(state: State) -> None:
+    pull = state.pull
+    assert pull is not None
+    if pull.missing() is not None:
+        _ask(state)
+        return
+    artifacts = pull.artifacts()
+    commit = pull.commit
+    abandon_pull(state)
+    if artifacts is None or commit <= state.commit_min:
+        state.probes.hit("transfer.refused")
+        start_repair(state, state.primary)
+        return
+    _install(state, commit, artifacts)
+
+
+def _install(state: State, commit: int, artifacts: tuple[Artifact, ...]) -> None:
+    """Replace machine and table by the primary's, and have that made durable."""
+    header_piece, table_piece, *machine_pieces = artifacts
+    assert (header_piece.kind, table_piece.kind) == (COMMIT_HEADER, CLIENT_TABLE)
+    header = PREPARE.decode(header_piece.data)
+    assert header.op == commit
+    state.probes.hit("transfer.completed")
+    state.machine.install(machine_pieces)
+    state.client_table.install(table_piece.data)
+    _move_commit(state, Entry(header, None, data=header_piece.data))
+    state.is_installing = True
+    state.out.append(TakeCheckpoint())
+
+
+def _move_commit(state: State, entry: Entry) -> None:
+    """Set the commit point to an op whose effect is installed; the log above it stays."""
+    commit = entry.header.op
+    log = state.log
+    state.commit_min = commit
+    state.commit_max = max(state.commit_max, commit)
+    state.timestamp = max(state.timestamp, entry.header.timestamp)
+    if commit >= log.head:
+        state.log = log = Log(commit)
+    log.put(entry)
+    log.drop_below(commit)
+    log.linked = max(log.linked, commit + 1)
+    link(state, log)

@@ -1,0 +1,435 @@
+"""Changes the primary without losing what was committed (VS-14 to VS-23).
+
+    backup: primary silent ── StartViewChange ──▶ all      "I have left the old view"
+    each, with enough others ── DoViewChange ──▶ new primary   its log, as headers
+    new primary: merges the votes, fetches bodies it lacks ── StartView ──▶ all
+
+A vote and an announcement leave only once the journal will remember the view they speak for.
+"""
+
+from headrace.base.limits import HEADER_BYTES
+from headrace.vsr.events import JournalPrepare, JournalTruncate
+from headrace.vsr.log import Entry, Log
+from headrace.vsr.merge import Decision, Merged, Vote, merge
+from headrace.vsr.normal import acknowledge, advance_durable, answer, apply_committed
+from headrace.vsr.recovery import may_install, report, start_probing
+from headrace.vsr.repair import link, missing_range, start_repair, stop_repair
+from headrace.vsr.state import State, Status
+from headrace.vsr.timeouts import Timer
+from headrace.vsr.transfer import abandon_pull
+from headrace.wire.errors import Code, RemoteError
+from headrace.wire.replica_headers import (
+    DO_VIEW_CHANGE,
+    START_VIEW,
+    START_VIEW_CHANGE,
+    DoViewChangeHeader,
+    PrepareHeader,
+    RequestStartViewHeader,
+    StartViewChangeHeader,
+    StartViewHeader,
+    decode_suffix,
+)
+
+_BLANK = bytes(HEADER_BYTES)
+
+
+def start_view_change(state: State, view: int) -> None:
+    """Leave the current view for a later one."""
+    assert view > state.view
+    state.probes.hit("view_change.started")
+    _leave(state)
+    state.view = view
+    state.status = Status.VIEW_CHANGE
+    state.persist_view()
+    timeouts = state.options.timeouts
+    state.start_timer(Timer.VIEW_CHANGE_RESEND, timeouts.view_change_retransmit_interval)
+    state.start_timer(Timer.VIEW_CHANGE_STATUS, timeouts.view_change_status_timeout)
+    _send_suspicion(state)
+    _vote_if_enough(state)
+
+
+def _leave(state: State) -> None:
+    """Stop what belongs to the view; waiting clients are told that the outcome is unknown."""
+    for header in state.in_flight.values():
+        answer(state, header, Code.TRANSIENT_NOT_COMMITTED)
+    state.in_flight.clear()
+    state.queue.clear()
+    state.suspicions.clear()
+    state.votes.clear()
+    state.parked = None
+    state.newer_view = 0
+    state.wanted_head = 0
+    state.reports.clear()
+    state.offers.clear()
+    state.held.clear()
+    stop_repair(state)
+    abandon_pull(state)
+    state.stop_timer(Timer.RETRANSMIT)
+    state.stop_timer(Timer.PROBE)
+
+
+def _send_suspicion(state: State) -> None:
+    for replica in state.others:
+        state.send(
+            replica,
+            START_VIEW_CHANGE,
+            StartViewChangeHeader(
+                cluster=state.options.cluster,
+                view=state.view,
+                replica=state.options.replica,
+                group=state.options.group,
+            ),
+        )
+
+
+def on_start_view_change(state: State, sender: int, header: StartViewChangeHeader) -> None:
+    """Follow another replica out of the view, and count it."""
+    if state.status == Status.RECOVERING:
+        return
+    if header.view > state.view:
+        start_view_change(state, header.view)
+    if header.view < state.view or state.status == Status.NORMAL:
+        if state.is_primary:
+            send_start_view(state, sender, 0)
+        return
+    state.suspicions[sender] = None
+    _vote_if_enough(state)
+
+
+def _vote_if_enough(state: State) -> None:
+    """Vote once enough others have left the old view too."""
+    if len(state.suspicions) < (state.replicas - 1) // 2:
+        return
+    _send_vote(state)
+
+
+def _send_vote(state: State) -> None:
+    header, body = _make_vote(state)
+    if state.primary == state.options.replica:
+        _count_vote(state, state.options.replica, header, body)
+    else:
+        state.send(state.primary, DO_VIEW_CHANGE, header, body)
+
+
+def _make_vote(state: State) -> tuple[DoViewChangeHeader, bytes]:
+    """Describe our log from the commit point to the head, newest first."""
+    log = state.log
+    head = log.head
+    commit = min(state.commit_max, head)
+    ops = range(head, max(commit, 1) - 1, -1)
+    present = nack = 0
+    suffix = []
+    for position, op in enumerate(ops):
+        entry = log.get(op)
+        suffix.append(_BLANK if entry is None else entry.data)
+        if entry is not None and (entry.body is not None or op <= state.commit_min):
+            present |= 1 << position
+        if entry is not None and entry.body is None and entry.is_never_held:
+            nack |= 1 << position
+    body = b"".join(suffix)
+    header = DoViewChangeHeader(
+        cluster=state.options.cluster,
+        size=HEADER_BYTES + len(body),
+        view=state.view,
+        replica=state.options.replica,
+        op=head,
+        commit=commit,
+        group=state.options.group,
+        log_view=state.log_view,
+        is_suspect=state.is_suspect,
+        nack_bitset=nack,
+        present_bitset=present,
+    )
+    return header, body
+
+
+def on_do_view_change(state: State, sender: int, header: DoViewChangeHeader, body: bytes) -> None:
+    """Collect a vote for a view that we are to lead."""
+    if state.status == Status.RECOVERING or header.view % state.replicas != state.options.replica:
+        return
+    if header.view > state.view:
+        start_view_change(state, header.view)
+    if header.view < state.view or state.status == Status.NORMAL:
+        if state.is_primary:
+            send_start_view(state, sender, 0)
+        return
+    if state.parked is None:
+        _count_vote(state, sender, header, body)
+
+
+def _count_vote(state: State, sender: int, header: DoViewChangeHeader, body: bytes) -> None:
+    vote = read_vote(sender, header, body)
+    if vote is None:
+        return
+    state.votes[sender] = vote
+    if len(state.votes) < state.options.quorums.view_change:
+        return
+    merged = merge(list(state.votes.values()), state.options.quorums)
+    if merged.decision == Decision.WAIT:
+        state.probes.hit("view_change.waited_for_more")
+        return
+    if merged.was_cut:
+        state.probes.hit("view_change.merged_by_nacks")
+    _park(state, merged)
+
+
+def read_vote(sender: int, header: DoViewChangeHeader, body: bytes) -> Vote | None:
+    """Read a vote, or nothing if its suffix does not hang together."""
+    try:
+        suffix = decode_suffix(body)
+    except RemoteError:
+        return None
+    headers: dict[int, PrepareHeader] = {}
+    present = []
+    nacks = []
+    if suffix and len(suffix) != header.op - max(header.commit, 1) + 1:
+        return None
+    for position, each in enumerate(suffix):
+        op = header.op - position
+        if each is None:
+            continue
+        above = headers.get(op + 1)
+        if each.op != op or (above is not None and above.parent != each.checksum):
+            return None
+        headers[op] = each
+        if header.present_bitset >> position & 1:
+            present.append(op)
+        if header.nack_bitset >> position & 1:
+            nacks.append(op)
+    return Vote(
+        replica=sender,
+        log_view=header.log_view,
+        op=header.op,
+        commit=header.commit,
+        headers=headers,
+        present=tuple(present),
+        nacks=tuple(nacks),
+        is_suspect=header.is_suspect != 0,
+    )
+
+
+def _park(state: State, merged: Merged) -> None:
+    """Keep the decided log beside our own until every body of it is here (VS-18)."""
+    assert merged.head >= state.commit_min
+    log = Log(merged.head)
+    for op in sorted(merged.headers, reverse=True):
+        header = merged.headers[op]
+        own = state.log.get(op)
+        is_own = own is not None and own.header.checksum == header.checksum
+        log.put(own if own is not None and is_own else Entry(header, None, is_never_held=True))
+        log.linked = op
+    state.parked = log
+    state.parked_commit = merged.commit
+    if merged.commit <= state.commit_min:
+        log.linked = max(log.linked, min(state.commit_min + 1, log.head + 1))
+    link(state, log)
+    start_view_if_complete(state)
+    if state.status == Status.VIEW_CHANGE:
+        start_repair(state, _richest_voter(state))
+
+
+def _richest_voter(state: State) -> int:
+    """Give who offers the most of the decided log, to ask first for what is missing."""
+    others = [vote for vote in state.votes.values() if vote.replica != state.options.replica]
+    if not others:
+        return state.options.replica
+    return max(others, key=lambda vote: (len(vote.present), vote.op)).replica
+
+
+def start_view_if_complete(state: State) -> None:
+    """Lead the view once the whole decided log is here."""
+    log = state.parked
+    if log is None or state.status != Status.VIEW_CHANGE:
+        return
+    if log.linked > state.commit_min + 1 or missing_range(state) is not None:
+        return
+    state.probes.hit("view_change.completed")
+    commit = state.parked_commit
+    _install(state, log)
+    _enter(state, commit)
+    state.view_head = log.head
+    state.acknowledged = [0] * state.replicas
+    state.acknowledged[state.options.replica] = min(state.durable, log.head)
+    for replica in state.others:
+        send_start_view(state, replica, 0)
+    advance_durable(state)
+    apply_committed(state)
+    if log.head > state.commit_max:
+        state.start_timer(Timer.RETRANSMIT, state.options.timeouts.prepare_retransmit_interval)
+
+
+def _install(state: State, log: Log) -> None:
+    """Make a decided log our own, in memory and in the journal."""
+    old = state.log
+    if old.head > log.head and any(op > log.head for op in old.entries):
+        state.probes.hit("log.truncated")
+        state.out.append(JournalTruncate(log.head + 1))
+    for op in range(max(log.linked, state.commit_min + 1), log.head + 1):
+        entry = log.entries[op]
+        own = old.get(op)
+        is_own = own is not None and own.header.checksum == entry.header.checksum
+        if own is not None and is_own and (own.body is not None or entry.body is None):
+            log.put(own)
+            continue
+        state.out.append(
+            JournalPrepare(op, entry.header.checksum, entry.data, entry.body, entry.is_never_held)
+        )
+    for op, entry in old.entries.items():
+        if op < log.linked:
+            log.entries.setdefault(op, entry)
+    state.durable = min(state.durable, log.head)
+    _lower_durable(state, old, log)
+    state.log = log
+    state.parked = None
+    state.fetched.clear()
+
+
+def _lower_durable(state: State, old: Log, log: Log) -> None:
+    """What was replaced is no longer on the disk: acknowledge only what both logs share."""
+    if log.linked > state.commit_min + 1:
+        state.durable = min(state.durable, state.commit_min)
+    for op in range(max(log.linked, state.commit_min + 1), min(state.durable, log.head) + 1):
+        before = old.get(op)
+        if before is None or before.header.checksum != log.entries[op].header.checksum:
+            state.durable = op - 1
+            return
+
+
+def _enter(state: State, commit: int) -> None:
+    """Be normal in the view whose log was installed."""
+    state.status = Status.NORMAL
+    state.log_view = state.view
+    state.is_suspect = False
+    state.is_wiped = False
+    state.newer_view = 0
+    state.votes.clear()
+    state.suspicions.clear()
+    state.commit_max = max(state.commit_max, commit)
+    stop_repair(state)
+    state.stop_timer(Timer.VIEW_CHANGE_RESEND)
+    state.stop_timer(Timer.VIEW_CHANGE_STATUS)
+    state.stop_timer(Timer.PROBE)
+    state.persist_view()
+
+
+def send_start_view(state: State, replica: int, incarnation: int) -> None:
+    """Announce the view and its log from the commit point on."""
+    assert state.status == Status.NORMAL
+    log = state.log
+    commit = min(state.commit_max, log.head)
+    low = max(min(commit, state.commit_min), 1)
+    entries = [log.get(op) for op in range(log.head, low - 1, -1)]
+    body = b"".join(entry.data for entry in entries if entry is not None)
+    assert len(body) == len(entries) * HEADER_BYTES
+    state.send(
+        replica,
+        START_VIEW,
+        StartViewHeader(
+            cluster=state.options.cluster,
+            size=HEADER_BYTES + len(body),
+            view=state.view,
+            replica=state.options.replica,
+            op=log.head,
+            commit=commit,
+            group=state.options.group,
+            incarnation=incarnation,
+        ),
+        body,
+    )
+
+
+def on_start_view(state: State, sender: int, header: StartViewHeader, body: bytes) -> None:
+    """Enter a view as its backup (VS-19)."""
+    if header.view < state.view or header.view % state.replicas != sender:
+        return
+    if header.view == state.view and state.status == Status.NORMAL:
+        return
+    if state.status == Status.RECOVERING and not may_install(
+        state, header.view, header.incarnation
+    ):
+        return
+    log = _read_log(state, header, body)
+    if log is None:
+        return
+    if state.status == Status.RECOVERING:
+        state.probes.hit(
+            "recovery.wiped_recovered" if state.is_wiped else "recovery.probe_answered"
+        )
+    _leave(state)
+    state.view = header.view
+    _install(state, log)
+    _enter(state, header.commit)
+    acknowledge(state)
+    advance_durable(state)
+    apply_committed(state)
+    start_repair(state, state.primary)
+
+
+def _read_log(state: State, header: StartViewHeader, body: bytes) -> Log | None:
+    """Read an announced log; nothing if it does not hang together or falls short of ours."""
+    try:
+        suffix = decode_suffix(body)
+    except RemoteError:
+        return None
+    if header.op < state.commit_min:
+        return None
+    log = Log(header.op)
+    is_clean = not state.is_suspect and not state.is_wiped
+    for position, each in enumerate(suffix):
+        op = header.op - position
+        if each is None or each.op != op:
+            return None
+        if op < header.op and log.entries[op + 1].header.parent != each.checksum:
+            return None
+        own = state.log.get(op)
+        is_own = own is not None and own.header.checksum == each.checksum
+        entry = own if own is not None and is_own else Entry(each, None, is_never_held=is_clean)
+        log.put(entry)
+        log.linked = op
+    if not suffix and header.op > state.commit_min:
+        return None
+    log.linked = max(log.linked, min(state.commit_min + 1, log.head + 1))
+    link(state, log)
+    return log
+
+
+def on_request_start_view(state: State, sender: int, header: RequestStartViewHeader) -> None:
+    """Answer a replica that does not know its view; elect if it is the one that should lead."""
+    if state.status != Status.NORMAL:
+        return
+    if state.is_primary:
+        if header.is_wiped:
+            report(state, sender, header)
+        send_start_view(state, sender, header.incarnation)
+    elif sender == state.primary:
+        start_view_change(state, state.view + 1)
+    elif header.is_wiped:
+        report(state, sender, header)
+
+
+def on_view_change_resend_timer(state: State) -> None:
+    """Say again that we left, and vote again (VS-21)."""
+    if state.status != Status.VIEW_CHANGE:
+        return
+    _send_suspicion(state)
+    if len(state.suspicions) >= (state.replicas - 1) // 2 and state.parked is None:
+        _send_vote(state)
+    state.restart_timer(
+        Timer.VIEW_CHANGE_RESEND, state.options.timeouts.view_change_retransmit_interval
+    )
+
+
+def on_view_change_status_timer(state: State) -> None:
+    """Try the next view: this one did not come about."""
+    if state.status == Status.VIEW_CHANGE:
+        start_view_change(state, state.view + 1)
+
+
+def on_primary_silent(state: State) -> None:
+    """Suspect the primary; if a later view is known, ask for that instead (VS-14)."""
+    if state.status != Status.NORMAL or state.primary == state.options.replica:
+        return
+    if state.newer_view > state.view:
+        start_probing(state)
+    else:
+        start_view_change(state, state.view + 1)

@@ -1,0 +1,177 @@
+"""Replicas of one group side by side: a disk that answers at once, a network that is one list."""
+
+from headrace.base.ids import METADATA_GROUP
+from headrace.base.limits import HEADER_BYTES
+from headrace.base.prng import Prng
+from headrace.ports.network import SendFrame, SendReply
+from headrace.ports.probes import Probes
+from headrace.ports.recovered import RecoveredEntry, RecoveredGroup, ViewState
+from headrace.sim.machine import AppendMachine
+from headrace.vsr.events import (
+    CheckpointDone,
+    EntryRead,
+    FrameReceived,
+    GroupEffect,
+    GroupEvent,
+    JournalPrepare,
+    JournalTruncate,
+    PersistView,
+    PrepareDurable,
+    PrimaryBeat,
+    PrimarySilent,
+    ReadEntry,
+    RequestReceived,
+    SetTimer,
+    StopTimer,
+    TakeCheckpoint,
+    TimerFired,
+    ViewDurable,
+)
+from headrace.vsr.quorum import quorums_of
+from headrace.vsr.replica import Replica
+from headrace.vsr.state import GroupOptions, Shared
+from headrace.vsr.timeouts import Timeouts, Timer
+from headrace.wire.numbers import Operation
+from headrace.wire.replica_headers import PREPARE, decode_replica
+from headrace.wire.requests import RequestHeader
+
+
+class Node:
+    """One replica with a disk that never fails and answers at once."""
+
+    def __init__(self, number: int, replicas: int, seed: int) -> None:
+        self.number = number
+        self.probes = Probes()
+        self.options = GroupOptions(
+            cluster=1,
+            group=METADATA_GROUP,
+            replica=number,
+            quorums=quorums_of(replicas),
+            timeouts=Timeouts(),
+            incarnation=seed * 100 + number + 1,
+            chunk_bytes=300,
+        )
+        self.replica = Replica(
+            self.options, AppendMachine(), Prng(seed), Shared(self.probes, lambda _: True)
+        )
+        self.timers: dict[Timer, int] = {}
+        self.entries: dict[int, tuple[bytes, bytes | None]] = {}
+        self.sent: list[SendFrame] = []
+        self.replies: list[SendReply] = []
+
+    def take(self, effects: list[GroupEffect]) -> None:
+        for effect in effects:
+            follow = self._carry_out(effect)
+            if follow is not None:
+                self.step(follow)
+
+    def step(self, event: GroupEvent) -> None:
+        self.take(self.replica.step(event))
+
+    def _carry_out(self, effect: GroupEffect) -> GroupEvent | None:
+        match effect:
+            case SendFrame():
+                self.sent.append(effect)
+            case SendReply():
+                self.replies.append(effect)
+            case JournalPrepare(op, checksum, header, body):
+                self.entries[op] = (header, body)
+                return PrepareDurable(op, checksum) if body is not None else None
+            case JournalTruncate(from_op):
+                self.entries = {op: each for op, each in self.entries.items() if op < from_op}
+            case PersistView(state):
+                return ViewDurable(state.view, state.log_view)
+            case SetTimer(timer, ticks):
+                self.timers[timer] = ticks
+            case StopTimer(timer):
+                self.timers.pop(timer, None)
+            case ReadEntry(token, op):
+                header, body = self.entries.get(op, (b"", None))
+                return EntryRead(token, header if body is not None else b"", body or b"")
+            case TakeCheckpoint():
+                return CheckpointDone()
+        return None
+
+
+class Cluster:
+    """All replicas; messages wait in a list until the test delivers or drops them."""
+
+    def __init__(self, replicas: int, seed: int = 1) -> None:
+        self.nodes = [Node(number, replicas, seed) for number in range(replicas)]
+        self.prng = Prng(seed)
+        self.flying: list[tuple[int, SendFrame]] = []
+        for node in self.nodes:
+            node.take(node.replica.start(None, is_replaced=False))
+        self.collect()
+
+    def collect(self) -> None:
+        for node in self.nodes:
+            self.flying += [(node.number, frame) for frame in node.sent]
+            node.sent.clear()
+
+    def deliver(self, position: int) -> None:
+        sender, sent = self.flying.pop(position)
+        kind, header = decode_replica(sent.frame)
+        self.nodes[sent.replica].step(FrameReceived(sender, kind, header, sent.frame))
+        self.collect()
+
+    def deliver_all(self, limit: int = 10_000) -> None:
+        while self.flying and limit:
+            self.deliver(0)
+            limit -= 1
+        assert limit
+
+    def request(self, node: int, client: int, request: int, session: int, body: bytes) -> None:
+        operation = Operation.CREATE_STREAM if session else Operation.REGISTER
+        header = RequestHeader(
+            size=HEADER_BYTES + len(body),
+            client=client,
+            request=request,
+            session=session,
+            operation=operation,
+            group=METADATA_GROUP,
+        )
+        self.nodes[node].step(RequestReceived(header, body))
+        self.collect()
+
+    def fire(self, node: int, timer: Timer) -> None:
+        self.nodes[node].timers.pop(timer, None)
+        self.nodes[node].step(TimerFired(timer))
+        self.collect()
+
+    def silent(self, node: int) -> None:
+        self.nodes[node].step(PrimarySilent())
+        self.collect()
+
+    def beat(self) -> None:
+        """Every primary tells the others how far it has committed."""
+        for node in self.nodes:
+            beat = node.replica.beat()
+            if beat is None:
+                continue
+            for other in self.nodes:
+                if other is not node:
+                    other.step(PrimaryBeat(node.number, beat.view, beat.commit, beat.is_declined))
+        self.collect()
+
+    def restart(self, number: int) -> None:
+        """Start a node again from what its journal holds."""
+        old = self.nodes[number]
+        state = old.replica.state
+        node = Node(number, len(self.nodes), self.prng.below(1 << 30))
+        node.entries = old.entries
+        view = ViewState(METADATA_GROUP, state.view, state.log_view, 0, False)
+        entries = tuple(
+            RecoveredEntry(PREPARE.decode(header), body)
+            for _, (header, body) in sorted(old.entries.items())
+        )
+        self.nodes[number] = node
+        node.take(node.replica.start(RecoveredGroup(view, None, entries), is_replaced=False))
+        self.collect()
+
+    def wipe(self, number: int) -> None:
+        """Start a node again with an empty disk."""
+        node = Node(number, len(self.nodes), self.prng.below(1 << 30))
+        self.nodes[number] = node
+        node.take(node.replica.start(None, is_replaced=True))
+        self.collect()

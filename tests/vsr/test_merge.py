@@ -1,0 +1,136 @@
+"""What the votes for a view decide (VS-17), vote by vote."""
+
+from headrace.vsr.merge import Decision, Merged, Vote, merge
+from headrace.vsr.quorum import quorums_of
+from headrace.wire.replica_headers import PREPARE, PrepareHeader
+from headrace.wire.seals import seal
+
+
+def chain(
+    *labels: str, start: int = 1, parent: int = 0, commit: int = 0
+) -> dict[int, PrepareHeader]:
+    """Give prepares that hang together; a label makes two of one op differ."""
+    headers = {}
+    for op, label in enumerate(labels, start):
+        prepare = PrepareHeader(op=op, commit=min(commit, op - 1), parent=parent, client=ord(label))
+        header = PREPARE.decode(seal(PREPARE.encode(prepare)))
+        headers[op] = header
+        parent = header.checksum
+    return headers
+
+
+def vote(
+    replica: int,
+    headers: dict[int, PrepareHeader],
+    *,
+    log_view: int = 0,
+    commit: int = 0,
+    without: tuple[int, ...] = (),
+    nacks: tuple[int, ...] = (),
+    is_suspect: bool = False,
+) -> Vote:
+    return Vote(
+        replica=replica,
+        log_view=log_view,
+        op=max([commit, *headers]),
+        commit=commit,
+        headers=headers,
+        present=tuple(op for op in headers if op not in without),
+        nacks=nacks,
+        is_suspect=is_suspect,
+    )
+
+
+def decide(replicas: int, *votes: Vote) -> Merged:
+    return merge(list(votes), quorums_of(replicas))
+
+
+LOG = chain("a", "b", "c")
+SHORT = {1: LOG[1]}
+
+
+def test_equal_logs_are_kept() -> None:
+    merged = decide(3, vote(0, LOG, commit=1), vote(1, LOG))
+    assert (merged.decision, merged.commit, merged.head) == (Decision.MERGED, 1, 3)
+    assert merged.headers == LOG
+
+
+def test_one_copy_is_kept_if_only_one_lacks_it() -> None:
+    """It may have been committed with the acknowledgement of the third."""
+    merged = decide(3, vote(0, LOG), vote(1, SHORT))
+    assert merged.head == 3
+
+
+def test_two_of_three_who_never_had_it_are_proof() -> None:
+    merged = decide(3, vote(0, LOG), vote(1, SHORT), vote(2, SHORT))
+    assert (merged.head, merged.was_cut) == (1, True)
+
+
+def test_a_suspect_proves_nothing() -> None:
+    """Rule 6: a damaged log is neither a copy nor a nack."""
+    merged = decide(3, vote(0, LOG), vote(1, SHORT), vote(2, SHORT, is_suspect=True))
+    assert merged.head == 3
+
+
+def test_where_the_log_ends_must_be_proven_too() -> None:
+    """The suspect may have held an op that nobody else here knows of."""
+    votes = [vote(0, SHORT), vote(1, SHORT, is_suspect=True)]
+    assert decide(3, *votes).decision == Decision.WAIT
+    assert decide(3, *votes, vote(2, SHORT, is_suspect=True)).head == 1
+    assert decide(3, *votes, vote(2, LOG)).head == 3
+
+
+def test_a_later_log_view_decides() -> None:
+    other = chain("a", "x", "y")
+    merged = decide(3, vote(0, other, log_view=1), vote(1, LOG, log_view=2))
+    assert merged.headers == LOG
+
+
+def test_what_is_behind_and_different_is_a_nack() -> None:
+    """Nobody here can serve op 2, and both prove that they never acknowledged it."""
+    other = chain("a", "x")
+    log = {1: LOG[1], 2: LOG[2]}
+    votes = [
+        vote(0, log, log_view=2, without=(2,), nacks=(2,)),
+        vote(1, other, log_view=1),
+    ]
+    assert decide(3, *votes).head == 1
+
+
+def test_a_header_without_any_body_waits() -> None:
+    log = {1: LOG[1], 2: LOG[2]}
+    votes = [vote(0, log, without=(2,)), vote(1, SHORT)]
+    assert decide(3, *votes).decision == Decision.WAIT
+    assert decide(3, *votes, vote(2, log)).head == 2
+
+
+def test_a_hole_in_the_only_log_waits() -> None:
+    log = {1: LOG[1], 3: LOG[3]}
+    votes = [vote(0, log), vote(1, SHORT)]
+    assert decide(3, *votes).decision == Decision.WAIT
+    assert decide(3, *votes, vote(2, LOG)).head == 3
+
+
+def test_commit_is_the_highest_that_anybody_knows_of() -> None:
+    log = chain("a", "b", "c", commit=2)
+    merged = decide(3, vote(0, log), vote(1, {}))
+    assert merged.commit == 2
+    assert sorted(merged.headers) == [2, 3]
+
+
+def test_the_header_at_the_commit_point_may_come_from_a_lagging_view() -> None:
+    low = vote(0, {2: LOG[2]}, log_view=1, commit=2)
+    high = vote(1, {}, log_view=2, commit=0, is_suspect=True)
+    assert decide(3, low, high).decision == Decision.WAIT
+    merged = decide(3, low, high, vote(2, {2: LOG[2]}, log_view=1, commit=2))
+    assert (merged.commit, merged.head) == (2, 2)
+
+
+def test_nothing_at_all() -> None:
+    merged = decide(3, vote(0, {}), vote(1, {}))
+    assert (merged.commit, merged.head, merged.headers) == (0, 0, {})
+
+
+def test_a_cluster_of_two_needs_both_votes_and_one_nack() -> None:
+    merged = decide(2, vote(0, LOG, without=(3,)), vote(1, {1: LOG[1], 2: LOG[2]}))
+    assert (merged.head, merged.was_cut) == (2, True)

@@ -1,0 +1,177 @@
+"""The phases of the protocol as scenario files that read as documentation."""
+
+from pathlib import Path
+
+import pytest
+
+from headrace.ports.network import SendReply
+from headrace.sim.machine import encode_append
+from headrace.vsr.timeouts import Timer
+from headrace.wire.errors import RefusedError
+from headrace.wire.evictions import EvictedError
+from headrace.wire.numbers import FrameKind, Operation
+from headrace.wire.replica_headers import decode_replica
+from headrace.wire.replies import REPLY, read_answer
+from tests.scenarios import check_scenario
+from tests.vsr.cluster import Cluster
+
+FILES = sorted((Path(__file__).parent / "scenarios").glob("*.txt"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_scenario(path: Path, is_rewriting: bool) -> None:
+    check_scenario(path, Stage().run, is_rewriting=is_rewriting)
+
+
+class Stage:
+    """Understands the commands of a scenario file.
+
+    cluster N                     start N replicas
+    register NODE CLIENT          log a client in
+    request NODE CLIENT N VALUE   send request number N, which appends VALUE
+    deliver [KIND] [A->B]         deliver frames: all that come, or those that fly and match
+    drop [KIND] [A->B]            lose the frames that fly and match
+    silent NODE                   the node notices that its primary is silent
+    fire NODE TIMER               a timer runs out
+    beat                          every primary tells how far it has committed
+    crash NODE, restart NODE, wipe NODE
+    flying                        show the frames under way
+    show                          show every replica
+    """
+
+    def __init__(self) -> None:
+        self.cluster = Cluster(1)
+        self.sessions: dict[int, int] = {}
+        self.down: dict[int, None] = {}
+
+    def run(self, line: str) -> list[str]:
+        verb, *words = line.split()
+        printed: list[str] = getattr(self, f"do_{verb}")(*words) or []
+        return printed + self.take_replies()
+
+    def do_cluster(self, count: str) -> None:
+        self.cluster = Cluster(int(count))
+
+    def do_register(self, node: str, client: str) -> None:
+        self.cluster.request(int(node), number_of(client), 0, 0, b"")
+
+    def do_request(self, node: str, client: str, number: str, value: str) -> None:
+        body = encode_append(client.encode(), value.encode())
+        session = self.sessions[number_of(client)]
+        self.cluster.request(int(node), number_of(client), int(number), session, body)
+
+    def do_deliver(self, *words: str) -> list[str]:
+        if not words:
+            while self.matching():
+                self.cluster.deliver(self.matching()[0])
+            return []
+        for position in reversed(self.matching(*words)):
+            self.cluster.flying.append(self.cluster.flying.pop(position))
+        count = len(self.matching(*words))
+        start = len(self.cluster.flying) - count
+        for _ in range(count):
+            self.cluster.deliver(start)
+        return [f"{count} delivered"]
+
+    def do_drop(self, *words: str) -> list[str]:
+        positions = self.matching(*words)
+        for position in reversed(positions):
+            self.cluster.flying.pop(position)
+        return [f"{len(positions)} lost"]
+
+    def do_silent(self, node: str) -> None:
+        self.cluster.silent(int(node))
+
+    def do_fire(self, node: str, timer: str) -> None:
+        self.cluster.fire(int(node), Timer[timer.upper()])
+
+    def do_beat(self) -> None:
+        self.cluster.beat()
+
+    def do_crash(self, node: str) -> None:
+        self.down[int(node)] = None
+        self.do_drop_link(int(node))
+
+    def do_drop_link(self, node: int) -> None:
+        self.cluster.flying = [
+            (sender, sent)
+            for sender, sent in self.cluster.flying
+            if node not in (sender, sent.replica)
+        ]
+
+    def do_restart(self, node: str) -> None:
+        self.down.pop(int(node), None)
+        self.cluster.restart(int(node))
+
+    def do_wipe(self, node: str) -> None:
+        self.down.pop(int(node), None)
+        self.cluster.wipe(int(node))
+
+    def do_flying(self) -> list[str]:
+        return [describe(sender, sent.replica, sent.frame) for sender, sent in self.cluster.flying]
+
+    def do_show(self) -> list[str]:
+        lines = []
+        for node in self.cluster.nodes:
+            replica = node.replica
+            if node.number in self.down:
+                lines.append(f"{node.number} down")
+                continue
+            text = (
+                f"{node.number} {replica.status.name.lower()} view {replica.view}"
+                f" log {replica.log_view} head {replica.op} commit {replica.commit_min}"
+            )
+            lines.append(text + (" primary" if replica.is_primary else ""))
+        return lines
+
+    def matching(self, *words: str) -> list[int]:
+        kinds = [word.upper().replace("-", "_") for word in words if "->" not in word]
+        links = [tuple(map(int, word.split("->"))) for word in words if "->" in word]
+        return [
+            position
+            for position, (sender, sent) in enumerate(self.cluster.flying)
+            if (not kinds or FrameKind(sent.frame[60]).name in kinds)
+            and (not links or (sender, sent.replica) in links)
+            and sent.replica not in self.down
+            and sender not in self.down
+        ]
+
+    def take_replies(self) -> list[str]:
+        lines = []
+        for node in self.cluster.nodes:
+            lines += [f"{name_of(reply.client)}: {self.read(reply)}" for reply in node.replies]
+            node.replies.clear()
+        return lines
+
+    def read(self, reply: SendReply) -> str:
+        try:
+            payload = bytes(read_answer(reply.frame))
+        except EvictedError as evicted:
+            return f"evicted, {evicted.reason.name if evicted.reason else 'unknown'}"
+        except RefusedError as refused:
+            return f"refused, {refused.code.name}"
+        header = REPLY.decode(reply.frame)
+        number = int.from_bytes(payload, "little")
+        if header.operation == Operation.REGISTER:
+            self.sessions[reply.client] = number
+            return f"session {number}"
+        return f"request {header.request} is op {header.op}, offset {number}"
+
+
+def number_of(client: str) -> int:
+    return ord(client) - ord("a") + 1
+
+
+def name_of(client: int) -> str:
+    return chr(ord("a") + client - 1)
+
+
+def describe(sender: int, target: int, frame: bytes) -> str:
+    kind, header = decode_replica(frame)
+    facts = [
+        f"{name} {getattr(header, name)}"
+        for name in ("op", "commit", "log_view", "from_op", "to_op")
+        if hasattr(header, name)
+    ]
+    told = ", ".join([f"view {header.view}", *facts])
+    return f"{sender}->{target} {kind.name.lower().replace('_', '-')}: {told}"

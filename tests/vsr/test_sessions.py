@@ -1,0 +1,117 @@
+"""The client table: who may ask, and what is answered to a request that comes again."""
+
+from headrace.base.limits import HEADER_BYTES
+from headrace.vsr.sessions import ClientTable, Verdict
+from headrace.wire.replica_headers import PrepareHeader
+from headrace.wire.replies import REPLY, ReplyHeader
+from headrace.wire.requests import RequestHeader
+
+
+def register(table: ClientTable, client: int, op: int, user: int = 0) -> bool:
+    return table.register(PrepareHeader(client=client, op=op, user_id=user, operation=1))
+
+
+def apply(table: ClientTable, client: int, request: int, op: int, checksum: int = 0) -> bytes:
+    reply = REPLY.encode(ReplyHeader(client=client, request=request, op=op, size=HEADER_BYTES))
+    table.record(
+        PrepareHeader(client=client, request=request, op=op, request_checksum=checksum), reply
+    )
+    return reply
+
+
+def judge(
+    table: ClientTable, client: int, session: int, request: int, checksum: int = 0
+) -> tuple[Verdict, bytes]:
+    return table.judge(
+        RequestHeader(client=client, session=session, request=request, request_checksum=checksum)
+    )
+
+
+def test_a_request_needs_the_session_of_the_latest_login() -> None:
+    """VS-26."""
+    table = ClientTable()
+    assert judge(table, 7, 1, 1)[0] == Verdict.NO_SESSION
+    register(table, 7, op=5)
+    assert judge(table, 7, 4, 1)[0] == Verdict.FENCED
+    assert judge(table, 7, 6, 1)[0] == Verdict.UNMINTED
+    assert judge(table, 7, 5, 1)[0] == Verdict.NEW
+
+
+def test_numbers_may_have_gaps_and_old_ones_are_answered_again() -> None:
+    table = ClientTable()
+    register(table, 7, op=1)
+    replies = {request: apply(table, 7, request, op) for op, request in enumerate([1, 4, 9], 2)}
+    assert judge(table, 7, 1, 10)[0] == Verdict.NEW
+    for request, reply in replies.items():
+        assert judge(table, 7, 1, request) == (Verdict.REPLAY, reply)
+    assert judge(table, 7, 1, 5)[0] == Verdict.ALREADY_APPLIED
+
+
+def test_a_reply_that_is_gone_is_never_made_up() -> None:
+    table = ClientTable()
+    register(table, 7, op=1)
+    for request in range(1, 8):
+        apply(table, 7, request, op=request + 1)
+    assert judge(table, 7, 1, 2)[0] == Verdict.ALREADY_APPLIED
+    assert judge(table, 7, 1, 3)[0] == Verdict.REPLAY
+
+
+def test_a_number_stands_for_one_request() -> None:
+    table = ClientTable()
+    register(table, 7, op=1)
+    apply(table, 7, 1, op=2, checksum=50)
+    assert judge(table, 7, 1, 1, checksum=51)[0] == Verdict.REUSED
+    assert judge(table, 7, 1, 1, checksum=0)[0] == Verdict.REPLAY
+
+
+def test_a_new_login_fences_the_old_one_and_keeps_the_numbers() -> None:
+    """O4.1: a client that comes back finds its replies."""
+    table = ClientTable()
+    register(table, 7, op=1)
+    reply = apply(table, 7, 3, op=2)
+    register(table, 7, op=5)
+    assert judge(table, 7, 1, 4)[0] == Verdict.FENCED
+    assert judge(table, 7, 5, 3) == (Verdict.REPLAY, reply)
+
+
+def test_a_client_id_belongs_to_one_user() -> None:
+    table = ClientTable()
+    register(table, 7, op=1, user=3)
+    assert table.is_of_another_user(7, 4)
+    assert not table.is_of_another_user(7, 3)
+    assert not table.is_of_another_user(8, 4)
+
+
+def test_a_full_table_drops_the_disconnected_first_and_then_refuses() -> None:
+    """O4.1."""
+    table = ClientTable(clients_max=3)
+    for client in (1, 2, 3):
+        assert register(table, client, op=client)
+    apply(table, 1, 1, op=9)
+    assert not register(table, 4, op=10)
+    table.disconnect(1)
+    table.disconnect(3)
+    assert register(table, 4, op=11)
+    assert judge(table, 3, 3, 1)[0] == Verdict.NO_SESSION
+    assert judge(table, 1, 1, 2)[0] == Verdict.NEW
+
+
+def test_a_logout_forgets() -> None:
+    table = ClientTable()
+    register(table, 7, op=1)
+    table.logout(7)
+    table.logout(7)
+    assert judge(table, 7, 1, 1)[0] == Verdict.NO_SESSION
+
+
+def test_what_is_written_is_read() -> None:
+    """VS-29: equal tables give equal bytes."""
+    table = ClientTable()
+    for client in (9, 2):
+        register(table, client, op=client)
+        apply(table, client, 1, op=20 + client)
+    table.disconnect(2)
+    copy = ClientTable()
+    copy.install(table.encode())
+    assert copy.encode() == table.encode()
+    assert judge(copy, 9, 9, 1) == judge(table, 9, 9, 1)
