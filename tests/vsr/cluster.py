@@ -59,6 +59,10 @@ class Node:
         self.sent: list[SendFrame] = []
         self.replies: list[SendReply] = []
 
+    def begin(self, recovered: RecoveredGroup | None, *, is_replaced: bool) -> None:
+        self.replica.restore(recovered, is_replaced=is_replaced)
+        self.take(self.replica.start())
+
     def take(self, effects: list[GroupEffect]) -> None:
         for effect in effects:
             follow = self._carry_out(effect)
@@ -101,7 +105,7 @@ class Cluster:
         self.prng = Prng(seed)
         self.flying: list[tuple[int, SendFrame]] = []
         for node in self.nodes:
-            node.take(node.replica.start(None, is_replaced=False))
+            node.begin(None, is_replaced=False)
         self.collect()
 
     def collect(self) -> None:
@@ -166,12 +170,12 @@ class Cluster:
             for _, (header, body) in sorted(old.entries.items())
         )
         self.nodes[number] = node
-        node.take(node.replica.start(RecoveredGroup(view, None, entries), is_replaced=False))
+        node.begin(RecoveredGroup(view, None, entries), is_replaced=False)
         self.collect()
 
     def wipe(self, number: int) -> None:
         """Start a node again with an empty disk."""
         node = Node(number, len(self.nodes), self.prng.below(1 << 30))
         self.nodes[number] = node
-        node.take(node.replica.start(None, is_replaced=True))
+        node.begin(None, is_replaced=True)
         self.collect()

@@ -10,7 +10,8 @@ class ViewState(msgspec.Struct, frozen=True):
     """What a replica must not forget of a group before it speaks for it (MD-26).
 
     `is_suspect`: its log may have lost ops that it acknowledged, so the shortness of its log proves
-    nothing until a later view has been installed.
+    nothing until a later view has been installed. `is_view_lost`: even the view may be older than
+    one that it promised, so it must hear of the view from others before it takes part (rule 7).
     """
 
     group: int
@@ -18,6 +19,7 @@ class ViewState(msgspec.Struct, frozen=True):
     log_view: int
     commit: int  # known to be committed when the view was entered
     is_suspect: bool
+    is_view_lost: bool = False
 
 
 class GroupCheckpoint(msgspec.Struct, frozen=True):

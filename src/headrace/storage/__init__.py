@@ -1,1 +1,5 @@
-"""Formats and decisions of the disk: journal, segments, index, superblock, snapshot, recovery."""
+"""Formats and decisions of the disk: journal, superblock, checkpoint, recovery.
+
+`store` is the door: it opens what a disk returned, takes what must become durable, and says what
+the disk must do.
+"""

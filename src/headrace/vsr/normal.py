@@ -179,6 +179,9 @@ def on_prepare(state: State, sender: int, header: PrepareHeader, frame: bytes) -
     if header.checksum_body != body_checksum(Operation(header.operation), body):
         return
     _forward(state, header, frame)
+    if header.op > state.commit_min and not state.shared.has_room(len(body)):
+        state.probes.hit("normal.backup_without_room")  # It will be sent again (O2.3).
+        return
     if header.op == state.log.head + 1 and header.parent == state.log.checksum(state.log.head):
         accept(state, header, frame[:HEADER_BYTES], body)
     elif header.op > state.log.head:
@@ -222,7 +225,7 @@ def advance_durable(state: State) -> None:
     before = state.durable
     while (
         state.durable < state.log.head
-        and state.durable + 1 >= state.log.linked
+        and _is_trusted(state, state.durable + 1)
         and (entry := state.log.get(state.durable + 1)) is not None
         and entry.is_durable
     ):
@@ -237,12 +240,17 @@ def advance_durable(state: State) -> None:
         acknowledge(state)
 
 
+def _is_trusted(state: State, op: int) -> bool:
+    """Whether an op is of this view's log for certain: applied, or linked to the head."""
+    return op <= state.commit_min or op >= state.log.linked
+
+
 def acknowledge(state: State) -> None:
     """Tell the primary how far this replica has everything on disk: one frame for all ops."""
     if state.status != Status.NORMAL or state.primary == state.options.replica:
         return
     entry = state.log.get(state.durable)
-    if entry is None or state.durable < state.log.linked:
+    if entry is None or not _is_trusted(state, state.durable):
         return
     header = entry.header
     state.send(

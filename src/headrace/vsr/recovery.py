@@ -60,7 +60,7 @@ def on_probe_timer(state: State) -> bool:
     if state.probes_sent >= state.options.timeouts.view_probe_attempts_max and not state.is_wiped:
         return True
     _probe(state)
-    state.restart_timer(Timer.PROBE, state.options.timeouts.request_start_view_retransmit_interval)
+    state.start_timer(Timer.PROBE, state.options.timeouts.request_start_view_retransmit_interval)
     return False
 
 

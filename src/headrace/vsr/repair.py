@@ -15,7 +15,6 @@ from headrace.wire.layout import KIND_OFFSET
 from headrace.wire.numbers import FrameKind
 from headrace.wire.replica_headers import (
     RANGE_EVICTED,
-    REPAIR_DONE,
     REQUEST_PREPARES,
     PrepareHeader,
     RepairEndHeader,
@@ -52,7 +51,7 @@ def on_repair_timer(state: State) -> None:
     if state.repairing is None:
         return
     if _request_missing(state, state.prng.choice(state.others)):
-        state.restart_timer(Timer.REPAIR, state.options.timeouts.repair_retry_interval)
+        state.start_timer(Timer.REPAIR, state.options.timeouts.repair_retry_interval)
 
 
 def _request_missing(state: State, source: int) -> bool:
@@ -144,8 +143,8 @@ def fill(state: State, header: PrepareHeader, data: bytes, body: bytes) -> None:
         entry = log.entries[op]
         if entry.body is None and entry.header.checksum == header.checksum:
             state.probes.hit("repair.body_fetched")
-            entry.body = body
-            entry.is_never_held = False
+            # A new entry: the old one may stand in our own log too, while a view is decided.
+            log.put(Entry(entry.header, body, data=entry.data))
             if log is state.log:
                 state.out.append(JournalPrepare(op, header.checksum, entry.data, body))
     elif op < log.linked and len(state.fetched) < state.options.repair_ops_max:
@@ -175,8 +174,6 @@ def on_request_prepares(state: State, sender: int, header: RequestPreparesHeader
             token = state.next_token()
             state.serving[token] = (sender, header.nonce, op)
             state.out.append(ReadEntry(token, op))
-    if not state.serving:
-        _send_end(state, sender, header.nonce, last, is_done=True)
 
 
 def on_entry_read(state: State, event: EntryRead) -> None:
@@ -188,9 +185,7 @@ def on_entry_read(state: State, event: EntryRead) -> None:
     if event.header:
         _serve(state, sender, event.header, event.body)
     else:
-        _send_end(state, sender, nonce, op, is_done=False)
-    if not any(waiting[:2] == (sender, nonce) for waiting in state.serving.values()):
-        _send_end(state, sender, nonce, op, is_done=True)
+        _send_evicted(state, sender, nonce, op)
 
 
 def _serve(state: State, replica: int, data: bytes, body: bytes) -> None:
@@ -202,10 +197,10 @@ def _serve(state: State, replica: int, data: bytes, body: bytes) -> None:
     state.send_sealed(replica, bytes(frame) + body)
 
 
-def _send_end(state: State, replica: int, nonce: int, op: int, *, is_done: bool) -> None:
+def _send_evicted(state: State, replica: int, nonce: int, op: int) -> None:
     state.send_unscoped(
         replica,
-        REPAIR_DONE if is_done else RANGE_EVICTED,
+        RANGE_EVICTED,
         RepairEndHeader(
             cluster=state.options.cluster,
             view=state.view,
@@ -215,18 +210,6 @@ def _send_end(state: State, replica: int, nonce: int, op: int, *, is_done: bool)
             group=state.options.group,
         ),
     )
-
-
-def on_repair_done(state: State, sender: int, header: RepairEndHeader) -> None:
-    """Ask another replica for what this one could not give."""
-    if state.repairing is None or header.nonce != state.repair_nonce:
-        return
-    if len(state.others) > 1:
-        others = [each for each in state.others if each != sender]
-    else:
-        others = state.others
-    if missing_range(state) == state.repairing:
-        _request_missing(state, state.prng.choice(others))
 
 
 def header_of(data: bytes) -> bytes:

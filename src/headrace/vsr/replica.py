@@ -145,18 +145,24 @@ class Replica:
         """The sessions of the group."""
         return self.state.client_table
 
-    def start(self, recovered: RecoveredGroup | None, *, is_replaced: bool) -> list[GroupEffect]:
-        """Begin to live, from what the disk remembers.
+    def restore(self, recovered: RecoveredGroup | None, *, is_replaced: bool) -> None:
+        """Take up what the disk remembers; called once, before `start`.
 
         A replica with a past of its own joins as a backup that probes (MD-29); one whose disk was
         replaced first recovers what it has forgotten (rule 7); a single replica just goes on.
         """
         state = self.state
-        if recovered is not None:
-            _restore(state, recovered)
-        state.is_wiped = recovered is None and is_replaced and state.replicas > 1
         if state.replicas > 1 and (recovered is not None or is_replaced):
             state.status = Status.RECOVERING
+        is_lost = is_replaced if recovered is None else recovered.state.is_view_lost
+        state.is_wiped = is_lost and state.replicas > 1
+        if recovered is not None:
+            _restore(state, recovered)
+
+    def start(self) -> list[GroupEffect]:
+        """Begin to live."""
+        state = self.state
+        if state.status == Status.RECOVERING:
             recovery.start_probing(state)
         else:
             state.commit_max = state.log.head
@@ -186,7 +192,12 @@ class Replica:
         """Give the group for the checkpoint; the same object as long as nothing has changed."""
         state = self.state
         view_state = ViewState(
-            self.group, state.view, state.log_view, state.commit_min, state.is_suspect
+            self.group,
+            state.view,
+            state.log_view,
+            state.commit_min,
+            is_suspect=state.is_suspect,
+            is_view_lost=state.is_wiped,
         )
         entry = state.log.get(state.commit_min)
         header = b"" if entry is None else entry.data
@@ -356,7 +367,6 @@ _FRAMES: dict[FrameKind, _Handler] = {
     FrameKind.REQUEST_START_VIEW: _typed(RequestStartViewHeader, view_change.on_request_start_view),
     FrameKind.REQUEST_PREPARES: _typed(RequestPreparesHeader, repair.on_request_prepares),
     FrameKind.REPAIR_PREPARE: _on_repair_prepare,
-    FrameKind.REPAIR_DONE: _typed(RepairEndHeader, repair.on_repair_done),
     FrameKind.RANGE_EVICTED: _typed(RepairEndHeader, transfer.on_range_evicted),
     FrameKind.REQUEST_STATE_TRANSFER: _typed(
         RequestStateTransferHeader, transfer.on_request_state_transfer

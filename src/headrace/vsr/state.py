@@ -90,7 +90,7 @@ class State:
         self.commit_min = self.commit_max = 0
         self.durable = 0  # every op up to it is on the disk, and so may be acknowledged
         self.is_suspect = False
-        self.is_wiped = False
+        self.is_wiped = False  # it has forgotten promises, and must hear of its view from others
         self.timestamp = 0  # the highest stamp that was given or seen
         # The view as the journal will remember it, and what waits for that.
         self.durable_view = (0, 0)
@@ -169,7 +169,14 @@ class State:
         assert self.log_view <= self.view
         self.held.clear()
         commit = min(self.commit_max, self.log.head)
-        state = ViewState(self.options.group, self.view, self.log_view, commit, self.is_suspect)
+        state = ViewState(
+            self.options.group,
+            self.view,
+            self.log_view,
+            commit,
+            is_suspect=self.is_suspect,
+            is_view_lost=self.is_wiped,
+        )
         self.out.append(PersistView(state))
 
     def start_timer(self, timer: Timer, base: int) -> None:

@@ -15,11 +15,12 @@ from headrace.ports.machine import Artifact
 from headrace.vsr.events import TakeCheckpoint
 from headrace.vsr.log import Entry, Log
 from headrace.vsr.repair import link, start_repair, stop_repair
+from headrace.vsr.sessions import ClientTable
 from headrace.vsr.state import State, Status
 from headrace.vsr.timeouts import Timer
 from headrace.vsr.transfer_session import CLIENT_TABLE, COMMIT_HEADER, Offer, Pull
 from headrace.wire import transfer as wire
-from headrace.wire.errors import CorruptError
+from headrace.wire.errors import CorruptError, RemoteError
 from headrace.wire.replica_headers import (
     PREPARE,
     REQUEST_STATE_CHUNK,
@@ -32,6 +33,7 @@ from headrace.wire.replica_headers import (
     StateChunkHeader,
     StateTransferTargetHeader,
 )
+from headrace.wire.seals import is_sealed
 
 _ATTEMPTS_MAX = 8
 _OFFERS_MAX = 4
@@ -112,8 +114,11 @@ def _ask(state: State) -> None:
 def on_request_state_transfer(
     state: State, sender: int, header: RequestStateTransferHeader
 ) -> None:
-    """Offer the state as it is now; only a primary that serves requests does."""
-    is_ready = state.is_primary and state.commit_min >= state.view_head and state.commit_min > 0
+    """Offer the state as it is now; only the primary does.
+
+    It need not be ready to serve clients: those who ask may be whom it waits for.
+    """
+    is_ready = state.is_primary and state.commit_min > 0
     if is_ready and header.nonce not in state.offers:
         _offer(state, header.nonce)
     offer = state.offers.get(header.nonce)
@@ -230,22 +235,33 @@ def _go_on(state: State) -> None:
     artifacts = pull.artifacts()
     commit = pull.commit
     abandon_pull(state)
-    if artifacts is None or commit <= state.commit_min:
+    try:
+        _install(state, commit, artifacts or ())
+    except (CorruptError, RemoteError):
         state.probes.hit("transfer.refused")
         start_repair(state, state.primary)
-        return
-    _install(state, commit, artifacts)
 
 
 def _install(state: State, commit: int, artifacts: tuple[Artifact, ...]) -> None:
-    """Replace machine and table by the primary's, and have that made durable."""
+    """Replace machine and table by the primary's, and have that made durable.
+
+    Raises:
+        CorruptError: The state is not what a primary sends; nothing has changed.
+        RemoteError: So is the header of its commit point.
+    """
+    if [each.kind for each in artifacts[:2]] != [COMMIT_HEADER, CLIENT_TABLE]:
+        raise CorruptError("a state that does not match its manifest, or lacks its own two parts")
+    if commit <= state.commit_min:
+        raise CorruptError(f"a state of op {commit} that is no longer wanted")
     header_piece, table_piece, *machine_pieces = artifacts
-    assert (header_piece.kind, table_piece.kind) == (COMMIT_HEADER, CLIENT_TABLE)
     header = PREPARE.decode(header_piece.data)
-    assert header.op == commit
-    state.probes.hit("transfer.completed")
+    if header.op != commit or not is_sealed(header_piece.data):
+        raise CorruptError(f"a state of op {header.op} offered as {commit}")
+    table = ClientTable()
+    table.install(table_piece.data)
     state.machine.install(machine_pieces)
-    state.client_table.install(table_piece.data)
+    state.client_table = table
+    state.probes.hit("transfer.completed")
     _move_commit(state, Entry(header, None, data=header_piece.data))
     state.is_installing = True
     state.out.append(TakeCheckpoint())

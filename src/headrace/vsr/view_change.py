@@ -119,8 +119,12 @@ def _make_vote(state: State) -> tuple[DoViewChangeHeader, bytes]:
     ops = range(head, max(commit, 1) - 1, -1)
     present = nack = 0
     suffix = []
+    parent = None
     for position, op in enumerate(ops):
         entry = log.get(op)
+        if entry is not None and parent is not None and entry.header.checksum != parent:
+            entry = None  # Left over from another log: a crash came before it was replaced.
+        parent = None if entry is None else entry.header.parent
         suffix.append(_BLANK if entry is None else entry.data)
         if entry is not None and (entry.body is not None or op <= state.commit_min):
             present |= 1 << position
@@ -414,7 +418,7 @@ def on_view_change_resend_timer(state: State) -> None:
     _send_suspicion(state)
     if len(state.suspicions) >= (state.replicas - 1) // 2 and state.parked is None:
         _send_vote(state)
-    state.restart_timer(
+    state.start_timer(
         Timer.VIEW_CHANGE_RESEND, state.options.timeouts.view_change_retransmit_interval
     )
 

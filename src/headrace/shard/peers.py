@@ -1,0 +1,76 @@
+"""The other nodes: whether they are alive, and what they have been told.
+
+One heartbeat frame per pair of nodes carries the groups that changed, each until the other node has
+acknowledged a frame that told it; so a lost frame loses nothing and an idle group costs nothing.
+"""
+
+from headrace.wire.replica_headers import (
+    NODE_HEARTBEAT,
+    GroupBeat,
+    NodeHeartbeatHeader,
+    encode_beats,
+)
+from headrace.wire.seals import seal
+
+_HEADER_BYTES = 256
+
+
+class Peer:
+    """One other node."""
+
+    def __init__(self, replica: int, now: int, first_number: int) -> None:
+        """Make a peer; `first_number` differs with every start.
+
+        Otherwise the other node could acknowledge, by number, a frame of an earlier life.
+        """
+        self.replica = replica
+        self.heard = now  # when it was last known to be alive
+        self._counter = -1
+        self._received = 0  # the highest number of its frames
+        self._first = self._sent = first_number  # the highest number of ours
+        self._untold: dict[int, int] = {}  # group -> the first frame that told it, 0 for none yet
+
+    def change(self, group: int) -> None:
+        """Note that a group has something new to tell."""
+        self._untold[group] = 0
+
+    def untold(self) -> list[int]:
+        """Give the groups that the next frame must list."""
+        return list(self._untold)
+
+    def make_frame(
+        self, *, cluster: int, own_replica: int, counter: int, beats: list[GroupBeat]
+    ) -> bytes:
+        """Give the next heartbeat."""
+        self._sent += 1
+        for beat in beats:
+            if self._untold.get(beat.group) == 0:
+                self._untold[beat.group] = self._sent
+        body = encode_beats(beats)
+        header = NodeHeartbeatHeader(
+            cluster=cluster,
+            size=_HEADER_BYTES + len(body),
+            replica=own_replica,
+            number=self._sent,
+            acknowledged=self._received,
+            counter=counter,
+        )
+        return seal(NODE_HEARTBEAT.encode(header)) + body
+
+    def forget(self, group: int) -> None:
+        """Note that there is nothing to tell of a group any more."""
+        self._untold.pop(group, None)
+
+    def hear(self, header: NodeHeartbeatHeader, now: int) -> None:
+        """Take a heartbeat: its node lives if its counter has moved."""
+        if header.counter != self._counter:
+            self._counter = header.counter
+            self.heard = now
+        self._received = header.number
+        told = [
+            group
+            for group, number in self._untold.items()
+            if self._first < number <= header.acknowledged <= self._sent
+        ]
+        for group in told:
+            del self._untold[group]

@@ -1,0 +1,400 @@
+"""One whole shard without I/O: events in, effects out, in order.
+
+Here consensus, storage and the machines meet, and here alone the order of effects is decided: what
+a turn journals is one record, and nothing that depends on it leaves before the disk has answered.
+
+Flow: route, replicate, apply, reply.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from headrace.base.limits import HEADER_BYTES
+from headrace.base.prng import Prng
+from headrace.ports.disk import (
+    BlockWritten,
+    DiskEffect,
+    DiskEvent,
+    FileReplaced,
+    JournalAllocated,
+    JournalRead,
+    Synced,
+    Written,
+)
+from headrace.ports.machine import StateMachine
+from headrace.ports.network import (
+    FramesArrived,
+    NetworkEffect,
+    NetworkEvent,
+    RequestsArrived,
+    SendFrame,
+    SendReply,
+    Ticked,
+)
+from headrace.ports.probes import Probes
+from headrace.ports.recovered import RecoveredGroup, ViewState
+from headrace.shard.config import ShardConfig
+from headrace.shard.peers import Peer
+from headrace.shard.timers import Timers
+from headrace.storage.store import Opened
+from headrace.vsr.events import (
+    CheckpointDone,
+    EntryRead,
+    FrameReceived,
+    GroupEvent,
+    JournalPrepare,
+    JournalTruncate,
+    PersistView,
+    PrepareDurable,
+    PrimaryBeat,
+    PrimarySilent,
+    ReadEntry,
+    RequestReceived,
+    SetTimer,
+    StopTimer,
+    TakeCheckpoint,
+    TimerFired,
+    ViewDurable,
+)
+from headrace.vsr.quorum import quorums_of
+from headrace.vsr.replica import GROUP_FRAMES, Replica
+from headrace.vsr.state import GroupOptions, Shared
+from headrace.wire.errors import Code, RemoteError
+from headrace.wire.numbers import FrameKind
+from headrace.wire.replica_headers import (
+    GroupBeat,
+    NodeHeartbeatHeader,
+    decode_beats,
+    decode_replica,
+)
+from headrace.wire.replies import encode_reply
+from headrace.wire.requests import REQUEST
+
+Event: TypeAlias = DiskEvent | NetworkEvent
+Effect: TypeAlias = DiskEffect | NetworkEffect
+
+
+class Shard:
+    """All groups of one shard, on one store."""
+
+    def __init__(
+        self, config: ShardConfig, opened: Opened, machines: Callable[[int], StateMachine]
+    ) -> None:
+        self.config = config
+        self.store = opened.store
+        self.probes = Probes()
+        prng = Prng(config.seed)
+        incarnation = prng.fork("incarnation").u64() | 1
+        self._shared = Shared(self.probes, self.store.has_room)
+        self.groups: dict[int, Replica] = {}
+        self._is_persisted: dict[int, bool] = {}
+        for group in config.groups:
+            options = GroupOptions(
+                cluster=config.cluster,
+                group=group.group,
+                replica=config.replica,
+                quorums=quorums_of(config.replica_count),
+                timeouts=config.timeouts,
+                incarnation=incarnation,
+                is_persisted=group.is_persisted,
+                pipeline_max=config.pipeline_max,
+                repair_ops_max=config.repair_ops_max,
+                chunk_bytes=config.chunk_bytes,
+            )
+            self.groups[group.group] = Replica(
+                options, machines(group.group), prng.fork(f"group {group.group}"), self._shared
+            )
+            self._is_persisted[group.group] = group.is_persisted
+        recovered = {each.state.group: each for each in opened.groups}
+        for group_id, replica in self.groups.items():
+            replica.restore(
+                recovered.get(group_id, _forgotten(group_id, opened)),
+                is_replaced=opened.incarnation > 0,
+            )
+        self._has_begun = False
+        self._now = 0
+        self._timers = Timers()
+        self._peers = {
+            replica: Peer(replica, 0, prng.fork(f"peer {replica}").below(1 << 62))
+            for replica in range(config.replica_count)
+            if replica != config.replica
+        }
+        self._beats: dict[int, GroupBeat | None] = {}
+        self._beat_due = 0
+        self._beat_counter = 0
+        self._inbox: deque[tuple[Replica, GroupEvent]] = deque()
+        self._out: list[Effect] = []
+        # What the turn journals, and who waits for its durability, in journal order.
+        self._staged: list[tuple[bool, int, GroupEvent]] = []
+        self._has_staged = False
+        self._wants_sync = False
+        self._until_written: deque[tuple[int, int, GroupEvent]] = deque()
+        self._until_synced: deque[tuple[int, int, GroupEvent]] = deque()
+        self._reads: dict[int, tuple[int, int]] = {}
+        self._read_token = 0
+        self._wants_checkpoint: dict[int, None] = {}
+        self._in_checkpoint: list[int] = []
+        self._was_checkpointing = False
+        self._on_event: dict[type, Callable[[Any], None]] = {
+            Ticked: self._on_ticked,
+            FramesArrived: self._on_frames,
+            RequestsArrived: self._on_requests,
+            Written: self._on_written,
+            Synced: self._on_synced,
+            JournalRead: self._on_read,
+            JournalAllocated: self.store.step,
+            FileReplaced: self.store.step,
+            BlockWritten: self.store.step,
+        }
+        self.carry_out: dict[type, Callable[[Replica, Any], None]] = {
+            JournalPrepare: self._journal_prepare,
+            JournalTruncate: self._journal_truncate,
+            PersistView: self._persist_view,
+            SetTimer: self._set_timer,
+            StopTimer: self._stop_timer,
+            ReadEntry: self._read_entry,
+            TakeCheckpoint: self._take_checkpoint,
+            SendFrame: self._send,
+            SendReply: self._send,
+        }
+
+    def start(self) -> list[Effect]:
+        """Open the store; the groups begin to live once the disk knows of this start."""
+        return self._close_turn()
+
+    def _begin(self) -> None:
+        """Have every group begin to live."""
+        self._has_begun = True
+        for replica in self.groups.values():
+            for effect in replica.start():
+                self.carry_out[type(effect)](replica, effect)
+
+    def step(self, event: Event) -> list[Effect]:
+        """Take one event; return what must now happen, in order."""
+        self._on_event[type(event)](event)
+        return self._close_turn()
+
+    def _close_turn(self) -> list[Effect]:
+        """End a turn: one record for all that was staged, then what may leave."""
+        if self.store.is_open and not self._has_begun:
+            self._begin()
+        self._run_inbox()
+        if self.store.is_checkpointing != self._was_checkpointing:
+            self._end_checkpoint()
+            self._run_inbox()
+        self._flush()
+        wanted = self.store.wants_checkpoint or self._wants_checkpoint
+        if wanted and not self.store.is_checkpointing:
+            self._begin_checkpoint()
+        self._out += self.store.take_effects()
+        out = self._out
+        self._out = []
+        return out
+
+    def _run_inbox(self) -> None:
+        while self._inbox:
+            replica, event = self._inbox.popleft()
+            for effect in replica.step(event):
+                self.carry_out[type(effect)](replica, effect)
+            beat = replica.beat()
+            if beat != self._beats.get(replica.group):
+                self._beats[replica.group] = beat
+                for peer in self._peers.values():
+                    peer.change(replica.group)
+
+    def _flush(self) -> None:
+        if not self._has_staged:
+            return
+        sequence = self.store.flush(sync=self._wants_sync)
+        for is_synced, group, event in self._staged:
+            queue = self._until_synced if is_synced else self._until_written
+            queue.append((sequence, group, event))
+        self._staged.clear()
+        self._has_staged = self._wants_sync = False
+
+    # Events.
+
+    def _on_ticked(self, event: Ticked) -> None:
+        assert event.now >= self._now
+        self._now = event.now
+        self._shared.wall = event.wall
+        self.store.tick(event.now)
+        for group, timer in self._timers.take_due(event.now):
+            self._inbox.append((self.groups[group], TimerFired(timer)))
+        if not self._has_begun:
+            return
+        if self._peers and event.now >= self._beat_due:
+            self._send_heartbeats()
+        self._find_silent()
+
+    def _send_heartbeats(self) -> None:
+        self._beat_due = self._now + self.config.timeouts.heartbeat_interval
+        self._beat_counter += 1
+        for peer in self._peers.values():
+            beats = []
+            for group in peer.untold():
+                beat = self._beats.get(group)
+                if beat is None:
+                    peer.forget(group)
+                else:
+                    beats.append(beat)
+            frame = peer.make_frame(
+                cluster=self.config.cluster,
+                own_replica=self.config.replica,
+                counter=self._beat_counter,
+                beats=beats,
+            )
+            self._out.append(SendFrame(peer.replica, frame))
+
+    def _find_silent(self) -> None:
+        """Tell the groups whose primary's node has gone silent."""
+        for peer in self._peers.values():
+            if self._now - peer.heard <= self.config.timeouts.heartbeat_timeout:
+                continue
+            peer.heard = self._now
+            for replica in self.groups.values():
+                if replica.state.primary == peer.replica:
+                    self._inbox.append((replica, PrimarySilent()))
+
+    def _on_frames(self, event: FramesArrived) -> None:
+        for sender, frame in event.frames:
+            if not self._has_begun:
+                continue  # It will be sent again.
+            try:
+                kind, header = decode_replica(frame)
+            except RemoteError:
+                self.probes.hit("frame.refused")
+                continue
+            if header.cluster != self.config.cluster or not self._is_from(
+                sender, kind, header.replica
+            ):
+                self.probes.hit("frame.foreign")
+            elif isinstance(header, NodeHeartbeatHeader):
+                self._on_heartbeat(sender, header, frame[HEADER_BYTES:])
+            elif kind in GROUP_FRAMES:
+                replica = self.groups.get(getattr(header, "group", -1))
+                if replica is not None:
+                    self._inbox.append((replica, FrameReceived(sender, kind, header, frame)))
+                    self._run_inbox()
+
+    def _is_from(self, sender: int, kind: FrameKind, replica: int) -> bool:
+        """Whether a frame is of the node that its link belongs to; prepares are passed on."""
+        if sender not in self._peers:
+            return False
+        return kind in (FrameKind.PREPARE, FrameKind.REPAIR_PREPARE) or sender == replica
+
+    def _on_heartbeat(self, sender: int, header: NodeHeartbeatHeader, body: bytes) -> None:
+        self._peers[sender].hear(header, self._now)
+        for beat in decode_beats(body):
+            replica = self.groups.get(beat.group)
+            if replica is not None and beat.view % self.config.replica_count == sender:
+                event = PrimaryBeat(sender, beat.view, beat.commit, beat.is_declined)
+                self._inbox.append((replica, event))
+        self._run_inbox()
+
+    def _on_requests(self, event: RequestsArrived) -> None:
+        for frame in event.frames:
+            header = REQUEST.decode(frame)
+            replica = self.groups.get(header.group)
+            if replica is None or not self._has_begun:
+                code = Code.TRANSIENT_NOT_ACCEPTED if replica else Code.PARTITION_NOT_FOUND
+                self._out.append(SendReply(header.client, encode_reply(header, b"", status=code)))
+            else:
+                self._inbox.append((replica, RequestReceived(header, frame[HEADER_BYTES:])))
+        self._run_inbox()
+
+    def _on_written(self, event: Written) -> None:
+        self.store.step(event)
+        self._notify(self._until_written, event.sequence)
+
+    def _on_synced(self, event: Synced) -> None:
+        self.store.step(event)
+        self._notify(self._until_synced, event.sequence)
+
+    def _notify(self, queue: deque[tuple[int, int, GroupEvent]], sequence: int) -> None:
+        while queue and queue[0][0] <= sequence:
+            _, group, event = queue.popleft()
+            self._inbox.append((self.groups[group], event))
+
+    def _on_read(self, event: JournalRead) -> None:
+        self.store.step(event)
+        for token, header, body in self.store.take_reads():
+            group, group_token = self._reads.pop(token)
+            self._inbox.append((self.groups[group], EntryRead(group_token, header, body)))
+
+    # Effects of groups.
+
+    def _journal_prepare(self, replica: Replica, effect: JournalPrepare) -> None:
+        self.store.stage_prepare(effect.header, effect.body, is_never_held=effect.is_never_held)
+        self._has_staged = True
+        is_synced = self._is_persisted[replica.group] or effect.body is None
+        self._wants_sync |= is_synced
+        if effect.body is not None:
+            event = PrepareDurable(effect.op, effect.checksum)
+            self._staged.append((is_synced, replica.group, event))
+
+    def _journal_truncate(self, replica: Replica, effect: JournalTruncate) -> None:
+        self.store.stage_truncate(replica.group, effect.from_op)
+        self._has_staged = self._wants_sync = True
+
+    def _persist_view(self, replica: Replica, effect: PersistView) -> None:
+        self.store.stage_view(effect.state)
+        self._has_staged = self._wants_sync = True
+        event = ViewDurable(effect.state.view, effect.state.log_view)
+        self._staged.append((True, replica.group, event))
+
+    def _set_timer(self, replica: Replica, effect: SetTimer) -> None:
+        self._timers.start(replica.group, effect.timer, self._now + effect.ticks)
+
+    def _stop_timer(self, replica: Replica, effect: StopTimer) -> None:
+        self._timers.stop(replica.group, effect.timer)
+
+    def _read_entry(self, replica: Replica, effect: ReadEntry) -> None:
+        self._read_token += 1
+        if self.store.read(replica.group, effect.op, self._read_token):
+            self._reads[self._read_token] = (replica.group, effect.token)
+        else:
+            self._inbox.append((replica, EntryRead(effect.token, b"", b"")))
+
+    def _take_checkpoint(self, replica: Replica, effect: TakeCheckpoint) -> None:
+        self._wants_checkpoint[replica.group] = None
+
+    def _send(self, replica: Replica, effect: SendFrame | SendReply) -> None:
+        self._out.append(effect)
+
+    # Checkpoints.
+
+    def _begin_checkpoint(self) -> None:
+        self._in_checkpoint = list(self._wants_checkpoint)
+        self._wants_checkpoint.clear()
+        groups = [replica.checkpoint() for replica in self.groups.values()]
+        for replica in self.groups.values():
+            replica.retain(is_checkpointing=True)
+        self.store.begin_checkpoint(groups, self._live)
+        self._was_checkpointing = True
+
+    def _live(self, group: int, op: int) -> tuple[bytes, bytes | None] | None:
+        replica = self.groups.get(group)
+        return None if replica is None else replica.live(op)
+
+    def _end_checkpoint(self) -> None:
+        self._was_checkpointing = False
+        for replica in self.groups.values():
+            replica.retain(is_checkpointing=False)
+        for group in self._in_checkpoint:
+            self._inbox.append((self.groups[group], CheckpointDone()))
+        self._in_checkpoint = []
+
+
+def _forgotten(group: int, opened: Opened) -> RecoveredGroup | None:
+    """Give the past of a group that the disk does not know of.
+
+    There is none if the store was never open before, and a replaced one knows that it forgot.
+    Otherwise the group may have lived without leaving a trace, for a primary sends what it has not
+    journaled yet.
+    """
+    if not opened.is_suspect and (opened.is_first or opened.incarnation > 0):
+        return None
+    state = ViewState(group, 0, 0, 0, is_suspect=opened.is_suspect, is_view_lost=opened.is_rotten)
+    return RecoveredGroup(state, None, ())

@@ -1,0 +1,219 @@
+"""Makes a checkpoint durable and frees journal files behind it.
+
+```
+ReplaceFile(checkpoint.N) -> live entries of the files to free are written again, synced
+  -> superblock names checkpoint N and the new tail, four copies -> files are free
+  -> RemoveFile(checkpoint.N-1)
+```
+
+A crash at any step leaves the old checkpoint with the old tail, or the new one with the new tail:
+no file is overwritten before the last copy of the superblock is durable.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+import msgspec
+
+from headrace.ports.disk import RemoveFile, ReplaceFile
+from headrace.ports.recovered import Finding, GroupCheckpoint
+from headrace.storage.checkpoint import CheckpointEncoder, checkpoint_checksum
+from headrace.storage.config import checkpoint_name
+from headrace.storage.journal import Journal
+from headrace.storage.outbox import Outbox
+from headrace.storage.records import Entry, prepare_entry, prepare_op
+from headrace.storage.superblock import Superblock
+from headrace.storage.superblock_writer import SuperblockWriter
+
+Live: TypeAlias = Callable[[int, int], tuple[bytes, bytes | None] | None]
+
+RETRY_TICKS = 100
+
+
+class _Order(msgspec.Struct):
+    """One checkpoint that was asked for."""
+
+    number: int
+    covered: int
+    groups: tuple[GroupCheckpoint, ...]
+    ceilings: dict[int, int]
+    live: Live
+    checksum: int = 0
+    token: int = 0
+    synced_wanted: int = 0  # once the live entries are queued
+    freed_count: int = 0
+    retry_at: int = 0  # when there was no space
+
+
+class Checkpointer:
+    """Drives one checkpoint at a time; the newest of those asked for meanwhile comes next."""
+
+    def __init__(
+        self,
+        *,
+        journal: Journal,
+        writer: SuperblockWriter,
+        encoder: CheckpointEncoder,
+        outbox: Outbox,
+        is_healing: bool,
+    ) -> None:
+        self.number = writer.current.checkpoint_number  # of the durable one
+        self._journal = journal
+        self._writer = writer
+        self._encoder = encoder
+        self._outbox = outbox
+        self._number_last = self.number
+        self._now = 0
+        self._current: _Order | None = None
+        self._next: _Order | None = None
+        self._is_short = False
+        self._is_healing = is_healing  # damage lies in the journal: free all of it
+        self._gain_at = 0  # how much must have been placed before another one can help
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a checkpoint is on its way."""
+        return self._current is not None
+
+    def wants(self) -> bool:
+        """Whether the journal is three quarters full, or refused an op, or is damaged."""
+        if self._current is not None:
+            return False
+        ring = self._journal.ring
+        if self._is_healing:
+            return True
+        if self._journal.placed_bytes < self._gain_at or len(ring.used) == 1:
+            return False
+        return self._is_short or ring.used_bytes * 4 >= ring.admission_bytes * 3
+
+    def on_refused(self) -> None:
+        """An op found no room: a checkpoint may make some."""
+        self._is_short = True
+
+    def begin(self, groups: Iterable[GroupCheckpoint], ceilings: dict[int, int], live: Live) -> int:
+        """Start a checkpoint, or the next one after that which runs; return its number."""
+        self._number_last += 1
+        order = _Order(self._number_last, self._journal.issued, tuple(groups), dict(ceilings), live)
+        if self._current is None:
+            self._start(order)
+        elif self._current.retry_at:
+            self._outbox.probes.hit("checkpoint: a newer one replaces one without space")
+            self._current = None
+            self._start(order)
+        else:
+            self._outbox.probes.hit("checkpoint: one waits for another")
+            self._next = order
+        return order.number
+
+    def on_replaced(self, token: int, *, is_done: bool) -> None:
+        """Take the answer to the file's writing."""
+        order = self._current
+        if order is None or order.token != token:
+            return  # A newer one took its place while there was no space.
+        if not is_done:
+            self._outbox.probes.hit("checkpoint: no space")
+            order.retry_at = self._now + RETRY_TICKS
+            return
+        entries = self._choose_files(order)
+        self._journal.is_urgent = True
+        order.synced_wanted = self._journal.rewrite(entries)
+        self.on_progress()
+
+    def on_progress(self) -> None:
+        """Go on when what was waited for is synced."""
+        order = self._current
+        if order is None or not order.synced_wanted:
+            return
+        if self._journal.synced >= max(order.synced_wanted, order.covered):
+            order.synced_wanted = 0
+            self._journal.is_urgent = False
+            self._writer.write(lambda old: self._name_in(old, order), lambda: self._finish(order))
+
+    def tick(self, now: int) -> None:
+        """Try again when there was no space."""
+        self._now = now
+        order = self._current
+        if order is not None and order.retry_at and now >= order.retry_at:
+            self._start(order)
+
+    def _start(self, order: _Order) -> None:
+        assert self._current is None or self._current is order
+        self._current = order
+        order.retry_at = 0
+        data = self._encoder.encode(
+            number=order.number,
+            covered=order.covered,
+            groups=order.groups,
+            ceilings=order.ceilings,
+        )
+        order.checksum = checkpoint_checksum(data)
+        order.token = self._outbox.new_token()
+        self._outbox.put(ReplaceFile(order.token, checkpoint_name(order.number), data))
+
+    def _choose_files(self, order: _Order) -> list[Entry]:
+        """Choose the oldest files that can be freed; give the live entries that lie in them."""
+        ring = self._journal.ring
+        commits = {
+            one.state.group: prepare_op(one.commit_header) if one.commit_header else 0
+            for one in order.groups
+        }
+        chosen: list[Entry] = []
+        enough = 0 if self._is_healing else ring.admission_bytes // 2
+        for used in ring.used[:-1]:
+            kept_bytes = ring.used_bytes - order.freed_count * ring.file_bytes
+            if used.last > order.covered or (kept_bytes <= enough and not self._is_short):
+                break
+            entries = self._live_entries(used.ordinal, commits, order.live)
+            sizes = self._journal.rewrite_sizes([*chosen, *entries])
+            if not ring.can_place([*self._journal.queued_sizes(), *sizes], leave=0):
+                text = "live entries fill the journal; the groups they belong to need a quorum"
+                self._outbox.find(Finding("full", checkpoint_name(order.number), 0, text))
+                break
+            chosen += entries
+            order.freed_count += 1
+        if chosen:
+            self._outbox.probes.hit("checkpoint: live entries travel")
+        return chosen
+
+    def _live_entries(self, ordinal: int, commits: dict[int, int], live: Live) -> list[Entry]:
+        entries = []
+        for group, op in self._journal.index.held_in(ordinal):
+            if op <= commits.get(group, 0):
+                continue
+            found = live(group, op)
+            if found is not None:
+                place = self._journal.index.find(group, op)
+                assert place is not None
+                assert prepare_op(found[0]) == op
+                entries.append(prepare_entry(*found, is_never_held=place.is_never_held))
+        return entries
+
+    def _name_in(self, old: Superblock, order: _Order) -> Superblock:
+        tail = self._journal.ring.used[order.freed_count]
+        return msgspec.structs.replace(
+            old,
+            checkpoint_number=order.number,
+            checkpoint_checksum=order.checksum,
+            covered=order.covered,
+            synced=self._journal.synced,
+            tail=tail.first,
+            tail_ordinal=tail.ordinal,
+            suspect_at=0,  # From here on each group's own state says it.
+        )
+
+    def _finish(self, order: _Order) -> None:
+        assert self._current is order
+        ring = self._journal.ring
+        if self.number:
+            self._outbox.put(RemoveFile(checkpoint_name(self.number)))
+        self.number = order.number
+        ring.release(order.freed_count)
+        self._gain_at = self._journal.placed_bytes + ring.file_bytes // 4
+        self._is_short = False
+        if order.freed_count or len(ring.used) == 1:
+            self._is_healing = False
+        self._current = None
+        self._journal.pump()
+        if self._next is not None:
+            following, self._next = self._next, None
+            self._start(following)

@@ -1,0 +1,334 @@
+"""The journal: entries of all groups in one row of records, over a ring of files.
+
+```
+stage -> chunk -> flush: queue, sequence given -> placed: bytes, place -> written -> synced
+```
+
+A queued record waits for the opening of the store to be durable and for space; its sequence is
+fixed, its place is not.
+
+Flow:       replicate.
+Invariants: sequences are placed in order, each once; a record carries the highest sequence that was
+            synced when it was placed; a file is overwritten only when the ring has freed it.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+
+import msgspec
+
+from headrace.base.checksum import xxh3_64
+from headrace.base.limits import HEADER_BYTES, KIB, MIB
+from headrace.ports.disk import AllocateJournal, WriteJournal
+from headrace.storage.config import JournalKey
+from headrace.storage.index import Index
+from headrace.storage.outbox import Outbox
+from headrace.storage.records import (
+    ENTRY_BYTES,
+    PREPARE_ENTRY_BYTES,
+    RECORD_HEADER_BYTES,
+    RECORD_VERSION,
+    TERMINATOR,
+    Entry,
+    Head,
+    Kind,
+    Place,
+    build_record,
+    prepare_body_bytes,
+    prepare_group,
+    prepare_op,
+    record_bytes,
+)
+from headrace.storage.ring import CONTROL_FILES_FREE, Ring
+
+SYNC_TICKS = 5
+SYNC_BYTES = 16 * MIB
+ALLOCATE_TICKS = 100
+_REWRITE_RECORD_BYTES = 256 * KIB  # larger ones would waste the ends of files
+
+
+class _Batch(msgspec.Struct, frozen=True):
+    """A record that has its sequence and waits for its place."""
+
+    sequence: int
+    entries: list[Entry]
+    size: int
+    sync: bool
+
+
+class JournalStart(msgspec.Struct, frozen=True):
+    """Where the journal goes on: behind which record, and in which opening of the store."""
+
+    key: JournalKey
+    opening: int
+    sequence: int
+    previous: int
+
+
+class Journal:
+    """Writes the journal of one store; it is told of completions and of time."""
+
+    def __init__(
+        self,
+        start: JournalStart,
+        *,
+        ring: Ring,
+        index: Index,
+        record_bytes_max: int,
+        outbox: Outbox,
+    ) -> None:
+        sequence = start.sequence
+        assert record_bytes_max <= ring.file_bytes
+        self.ring = ring
+        self.index = index
+        self.is_open = False  # until the superblock names this opening, nothing is placed
+        self.is_urgent = False  # live entries are rewritten: the last free file may be opened
+        self.issued = sequence
+        self.placed = sequence
+        self.written = sequence
+        self.synced = sequence
+        self.placed_bytes = 0  # since the store was opened
+        self._key = start.key
+        self._opening = start.opening
+        self._record_bytes_max = record_bytes_max
+        self._previous = start.previous
+        self._outbox = outbox
+        self._chunks: list[list[Entry]] = []
+        self._chunk_bytes: list[int] = []
+        self._queue: deque[_Batch] = deque()
+        self._now = 0
+        self._recorded = sequence  # the highest synced sequence that stands in a record
+        self._data_last = sequence  # the last record that is no mere sync point
+        self._sync_asked = sequence
+        self._unsynced_bytes = 0
+        self._unsynced_since = 0
+        self._synced_at = 0
+        self._allocating: int | None = None
+        self._starved_at: int | None = None
+        self._ask_space()
+
+    @property
+    def is_starved(self) -> bool:
+        """Whether the disk had no space for the next file."""
+        return self._starved_at is not None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is staged and nothing waits for its place."""
+        return not self._chunks and not self._queue
+
+    def stage(self, entry: Entry) -> None:
+        """Add an entry to the next record."""
+        size = entry.size
+        assert record_bytes(size) <= self._record_bytes_max
+        if not self._chunks or not self._holds(self._chunk_bytes[-1] + size):
+            self._chunks.append([])
+            self._chunk_bytes.append(0)
+        self._chunks[-1].append(entry)
+        self._chunk_bytes[-1] += size
+
+    def flush(self, *, sync: bool) -> int:
+        """Queue what was staged; return the sequence of its last record, 0 if there is none."""
+        if not self._chunks:
+            return 0
+        chunks, self._chunks, self._chunk_bytes = self._chunks, [], []
+        for chunk in chunks:
+            self._enqueue(chunk, sync=sync and chunk is chunks[-1])
+        self._data_last = self.issued
+        self.pump()
+        return self.issued
+
+    def rewrite_sizes(self, entries: Iterable[Entry]) -> list[int]:
+        """Give the sizes of the records that `rewrite` would make."""
+        chunks = [*self._rewrite_chunks(entries), [Entry(Kind.SYNC_POINT)]]
+        return [record_bytes(sum(entry.size for entry in chunk)) for chunk in chunks]
+
+    def queued_sizes(self) -> list[int]:
+        """Give the sizes of the records that wait for their place."""
+        return [batch.size for batch in self._queue]
+
+    def rewrite(self, entries: Iterable[Entry]) -> int:
+        """Queue live entries of files that are to be freed, before what is staged now."""
+        for chunk in self._rewrite_chunks(entries):
+            self._enqueue(chunk, sync=False)
+            self._data_last = self.issued
+        return self.write_sync_point()
+
+    def write_sync_point(self) -> int:
+        """Queue a record that asks for a sync and carries nothing else; return its sequence."""
+        self._enqueue([Entry(Kind.SYNC_POINT)], sync=True)
+        self.pump()
+        return self.issued
+
+    def has_room(self, body_bytes: int) -> bool:
+        """Whether an op with such a body may be admitted."""
+        size = record_bytes(PREPARE_ENTRY_BYTES + body_bytes)
+        if size > self._record_bytes_max or self.is_starved:
+            return False
+        staged = [record_bytes(count) for count in self._chunk_bytes]
+        return self.ring.can_admit([*self.queued_sizes(), *staged, size])
+
+    def pump(self) -> None:
+        """Place what can be placed."""
+        if not self.is_open:
+            return
+        leave = 0 if self.is_urgent else CONTROL_FILES_FREE
+        while self._queue and self.ring.can_place([self._queue[0].size], leave=leave):
+            self._place(self._queue.popleft())
+        if self._queue:
+            self._outbox.probes.hit("journal: a record waits for space")
+        self._ask_space()
+
+    def on_allocated(self, file: int, *, is_done: bool) -> None:
+        """Take the answer to the last request for space."""
+        assert file == self._allocating
+        self._allocating = None
+        if is_done:
+            self._starved_at = None
+            self.ring.is_allocated[file] = True
+            self.pump()
+            self._ask_space()
+        else:
+            self._outbox.probes.hit("journal: no space for a file")
+            self._starved_at = self._now
+
+    def on_written(self, sequence: int) -> None:
+        """Take the completion of writes."""
+        assert sequence <= self.placed
+        self.written = max(self.written, sequence)
+
+    def on_synced(self, sequence: int) -> None:
+        """Take the completion of a sync."""
+        assert sequence <= self.placed
+        if sequence > self.synced:
+            self.synced = sequence
+            self.written = max(self.written, sequence)
+            self._synced_at = self._now
+
+    def tick(self, now: int) -> None:
+        """Force what is due: a sync, a sync point, another request for space."""
+        self._now = now
+        if self._starved_at is not None and now - self._starved_at >= ALLOCATE_TICKS:
+            self._ask_space(is_retry=True)
+        if self._queue or not self.is_open:
+            return
+        if self.placed > self._sync_asked:
+            if now - self._unsynced_since >= SYNC_TICKS:
+                self._outbox.probes.hit("journal: a sync is forced")
+                self.write_sync_point()
+        elif (
+            self._recorded < self._data_last <= self.synced and now - self._synced_at >= SYNC_TICKS
+        ):
+            self._outbox.probes.hit("journal: idle sync point")
+            self.write_sync_point()
+
+    def _holds(self, entries_bytes: int) -> bool:
+        return record_bytes(entries_bytes) <= self._record_bytes_max
+
+    def _rewrite_chunks(self, entries: Iterable[Entry]) -> list[list[Entry]]:
+        size_max = min(_REWRITE_RECORD_BYTES, self._record_bytes_max)
+        chunks: list[list[Entry]] = []
+        size = 0
+        for entry in entries:
+            if not chunks or record_bytes(size + entry.size) > size_max:
+                chunks.append([])
+                size = 0
+            chunks[-1].append(entry)
+            size += entry.size
+        return chunks
+
+    def _enqueue(self, entries: list[Entry], *, sync: bool) -> None:
+        self.issued += 1
+        size = record_bytes(sum(entry.size for entry in entries))
+        self._queue.append(_Batch(self.issued, entries, size, sync))
+
+    def _place(self, batch: _Batch) -> None:
+        assert batch.sequence == self.placed + 1
+        ring = self.ring
+        head_before = ring.head.ordinal
+        position = ring.advance(batch.size, batch.sequence)
+        ordinal = ring.head.ordinal
+        if ordinal != head_before:
+            self.index.drop_file(ordinal - ring.files_count)
+        head = self._head_of(batch, position)
+        data, self._previous, bodies_at = build_record(self._key, head, batch.entries)
+        assert len(data) == batch.size
+        self._index_entries(batch.entries, position, bodies_at)
+        if position + len(data) < ring.file_bytes:
+            data += TERMINATOR
+        self.placed = batch.sequence
+        self.placed_bytes += batch.size
+        self._recorded = self.synced
+        sync = self._count_sync(batch)
+        self._outbox.put(WriteJournal(batch.sequence, head.file, position, data, sync))
+
+    def _head_of(self, batch: _Batch, position: int) -> Head:
+        ordinal = self.ring.head.ordinal
+        return Head(
+            version=RECORD_VERSION,
+            file=self.ring.file_of(ordinal),
+            place=self._key.place,
+            life=self._key.life,
+            lap=self.ring.lap_of(ordinal),
+            sequence=batch.sequence,
+            opening=self._opening,
+            previous=self._previous,
+            synced=self.synced,
+            position=position,
+            length=batch.size,
+            head_bytes=0,
+            entries_count=len(batch.entries),
+            checksum=0,
+        )
+
+    def _count_sync(self, batch: _Batch) -> bool:
+        """Say whether the record asks for a sync, and remember since when one is due."""
+        self._unsynced_bytes += batch.size
+        if batch.sync or self._unsynced_bytes >= SYNC_BYTES:
+            self._sync_asked = batch.sequence
+            self._unsynced_bytes = 0
+            return True
+        if self._sync_asked == batch.sequence - 1:
+            self._unsynced_since = self._now
+        return False
+
+    def _index_entries(self, entries: list[Entry], position: int, bodies_at: list[int]) -> None:
+        header_at = position + RECORD_HEADER_BYTES
+        for entry, body_at in zip(entries, bodies_at, strict=True):
+            header_at += ENTRY_BYTES
+            apply_to_index(
+                self.index,
+                entry,
+                ordinal=self.ring.head.ordinal,
+                header_at=header_at,
+                body_at=position + body_at if entry.body is not None else 0,
+            )
+            header_at += len(entry.extra)
+
+    def _ask_space(self, *, is_retry: bool = False) -> None:
+        if self._allocating is not None or (self.is_starved and not is_retry):
+            return
+        file = self.ring.wanted_file()
+        if file is None:
+            self._starved_at = None
+            return
+        self._allocating = file
+        self._outbox.put(AllocateJournal(file, self.ring.file_bytes))
+
+
+def apply_to_index(
+    index: Index, entry: Entry, *, ordinal: int, header_at: int, body_at: int
+) -> None:
+    """Let the index follow one entry; recovery and writing share it."""
+    if entry.kind == Kind.PREPARE:
+        header = entry.extra
+        assert len(header) == HEADER_BYTES
+        hashed = xxh3_64(header)
+        place = Place(
+            ordinal, header_at, hashed, body_at, prepare_body_bytes(header), entry.is_never_held
+        )
+        index.put(prepare_group(header), prepare_op(header), place)
+    elif entry.kind == Kind.TRUNCATE:
+        index.truncate(entry.first, entry.second)
+    elif entry.kind == Kind.GROUP_GONE:
+        index.drop_group(entry.first)

@@ -1,0 +1,299 @@
+"""Tells a torn tail from rot; decides where the journal ends and goes on.
+
+```
+tail ........ synced ........ end
+     rot: never cut    torn: cut at the first bad record
+```
+
+The highest sequence known to be synced alone decides. Below it a missing record is damage: what
+lies behind it is still used. Above it the row ends at the first missing record, and what lies
+behind that was never promised.
+
+Invariants: judging the same bytes twice gives the same verdict; what this opening will overwrite is
+            given as cut bytes first.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from headrace.ports.recovered import Finding
+from headrace.storage.config import journal_name
+from headrace.storage.records import TERMINATOR, Entry, Head, read_entries
+from headrace.storage.ring import UsedFile
+from headrace.storage.superblock import Superblock
+from headrace.wire.errors import CorruptError
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """Bytes behind the end of the journal, kept as evidence: they go to a file `quarantine.<n>`."""
+
+    file: str
+    position: int
+    data: bytes
+
+
+class GoodRecord(msgspec.Struct, frozen=True):
+    """A record of the row, its entries with the places of their headers and bodies."""
+
+    head: Head
+    ordinal: int
+    entries: list[tuple[Entry, int, int]]
+
+
+class Hole(msgspec.Struct, frozen=True):
+    """Records that were synced and are gone."""
+
+    first: int
+    last: int
+    file: str
+    position: int
+
+
+class Verdict(msgspec.Struct, kw_only=True):
+    """What the journal holds and where it goes on: at `position` of the last file in use."""
+
+    records: list[GoodRecord]
+    holes: list[Hole]
+    cuts: list[Cut]
+    findings: list[Finding]
+    synced: int
+    last: int
+    previous: int
+    used: list[UsedFile]
+    position: int
+    is_torn: bool
+
+    @property
+    def is_rotten(self) -> bool:
+        """Whether records that were synced are gone."""
+        return bool(self.holes)
+
+
+class Judge:
+    """Judges the records of one journal."""
+
+    def __init__(
+        self, superblock: Superblock, files: Mapping[str, bytes], *, replica_count: int
+    ) -> None:
+        self._superblock = superblock
+        self._files = files
+        self._files_count = superblock.journal_files
+        self._file_bytes = superblock.file_bytes
+        self._is_alone = replica_count == 1
+        self._findings: list[Finding] = []
+        self._synced = superblock.synced
+
+    def judge(self, heads: list[Head]) -> Verdict:
+        """Give the row of records from the tail on, and what is wrong with it."""
+        row = self._current(heads)
+        self._synced = max([self._synced, *(record.head.synced for record in row.values())])
+        records, holes, last = self._walk(row)
+        ordinal, position = self._end(records, last)
+        used = self._used_files(records, ordinal, last)
+        is_end_known = not holes or holes[-1].last != last
+        is_torn = is_end_known and self._is_torn(heads, row, last, ordinal, position)
+        cuts = []
+        if is_torn:
+            cuts = self._cuts(heads, row, last, ordinal, position)
+        elif not is_end_known:
+            cuts = self._evidence(heads, ordinal + 1)
+        if (holes or self._is_short(ordinal)) and len(used) < self._files_count:
+            # The head may be damaged too: what comes now begins a new file, and the checkpoint
+            # that follows frees everything before it.
+            used.append(UsedFile(ordinal + 1, last + 1, last))
+            position = 0
+        elif not is_end_known:
+            # No file is free: what nobody can read any more makes room.
+            position = self._good_end(records, ordinal)
+            data = self._data(ordinal)[position:].rstrip(b"\0")
+            cuts = [Cut(journal_name(ordinal % self._files_count), position, data)]
+        previous = 0
+        if records and records[-1].head.sequence == last:
+            previous = records[-1].head.checksum
+        return Verdict(
+            records=records,
+            holes=holes,
+            cuts=cuts,
+            findings=self._findings,
+            synced=self._synced,
+            last=last,
+            previous=previous,
+            used=used,
+            position=position,
+            is_torn=is_torn,
+        )
+
+    def _ordinal(self, head: Head) -> int:
+        return (head.lap - 1) * self._files_count + head.file
+
+    def _data(self, ordinal: int) -> bytes:
+        return self._files.get(journal_name(ordinal % self._files_count), b"")
+
+    def _is_short(self, ordinal: int) -> bool:
+        """Whether a file that was allocated is not as long as it was."""
+        data = self._data(ordinal)
+        return 0 < len(data) < self._file_bytes
+
+    def _current(self, heads: list[Head]) -> dict[int, GoodRecord]:
+        """Leave out old laps, and records that an earlier recovery cut: each sequence once."""
+        floors = self._void_from(heads)
+        row: dict[int, GoodRecord] = {}
+        for head in sorted(heads, key=lambda one: (one.sequence, one.opening)):
+            if not self._superblock.tail <= head.sequence < floors[head.opening]:
+                continue
+            ordinal = self._ordinal(head)
+            if not 0 <= ordinal - self._superblock.tail_ordinal < self._files_count:
+                continue
+            try:
+                entries = read_entries(self._data(ordinal), head)
+            except CorruptError:
+                continue
+            row[head.sequence] = GoodRecord(head, ordinal, entries)
+        return {sequence: row[sequence] for sequence in row if _is_linked(row, sequence)}
+
+    def _void_from(self, heads: list[Head]) -> dict[int, int]:
+        """Give for each opening the sequence from which on a later one made its records void."""
+        starts: dict[int, int] = {}
+        for head in heads:
+            starts[head.opening] = min(starts.get(head.opening, head.sequence), head.sequence)
+        for one in self._superblock.history:
+            starts[one.number] = one.first_sequence
+        floors: dict[int, int] = {}
+        floor = 1 << 64
+        for opening in sorted(starts, reverse=True):
+            floors[opening] = floor
+            floor = min(floor, starts[opening])
+        return floors
+
+    def _walk(self, row: dict[int, GoodRecord]) -> tuple[list[GoodRecord], list[Hole], int]:
+        """Follow the sequences from the tail on; end at the first that is missing and unsynced."""
+        records: list[GoodRecord] = []
+        holes: list[Hole] = []
+        sequence = self._superblock.tail
+        while True:
+            record = row.get(sequence)
+            if record is not None and not self._is_cut_alone(record):
+                records.append(record)
+                sequence += 1
+            elif record is None and sequence <= self._synced:
+                holes.append(self._hole(row, records, sequence))
+                sequence = holes[-1].last + 1
+            else:
+                return records, holes, sequence - 1
+
+    def _is_cut_alone(self, record: GoodRecord) -> bool:
+        """Whether a record ends the row because nobody else could bring the body it lacks."""
+        return (
+            self._is_alone
+            and record.head.sequence > self._synced
+            and any(entry.has_body and not at for entry, _, at in record.entries)
+        )
+
+    def _hole(self, row: dict[int, GoodRecord], records: list[GoodRecord], first: int) -> Hole:
+        last = first
+        while last + 1 not in row and last < self._synced:
+            last += 1
+        ordinal, position = self._end(records, first - 1)
+        if position == self._file_bytes:
+            ordinal, position = ordinal + 1, 0
+        return Hole(first, last, journal_name(ordinal % self._files_count), position)
+
+    def _end(self, records: list[GoodRecord], last: int) -> tuple[int, int]:
+        """Give the file and position behind the record `last`; all of its file if it is lost."""
+        if not records:
+            is_fresh = last == self._superblock.tail - 1
+            return self._superblock.tail_ordinal, 0 if is_fresh else self._file_bytes
+        end = records[-1]
+        if end.head.sequence == last:
+            return end.ordinal, end.head.position + end.head.length
+        return end.ordinal, self._file_bytes
+
+    def _good_end(self, records: list[GoodRecord], ordinal: int) -> int:
+        if not records or records[-1].ordinal != ordinal:
+            return 0
+        return records[-1].head.position + records[-1].head.length
+
+    def _used_files(self, records: list[GoodRecord], ordinal: int, last: int) -> list[UsedFile]:
+        """Give the files from the tail to the head, with the sequences each holds."""
+        firsts: dict[int, int] = {}
+        for record in records:
+            firsts.setdefault(record.ordinal, record.head.sequence)
+        used: list[UsedFile] = []
+        following = last + 1
+        for one in range(ordinal, self._superblock.tail_ordinal - 1, -1):
+            first = firsts.get(one, following)
+            used.append(UsedFile(one, first, following - 1))
+            following = first
+        used.reverse()
+        used[0].first = self._superblock.tail
+        return used
+
+    def _is_torn(
+        self,
+        heads: list[Head],
+        row: dict[int, GoodRecord],
+        last: int,
+        ordinal: int,
+        position: int,
+    ) -> bool:
+        """Whether something was written behind the end, or what ends the journal is damaged."""
+        if self._superblock.is_clean and last == self._superblock.synced:
+            return False
+        if any(sequence > last for sequence in row):
+            return True
+        data = self._data(ordinal)
+        is_within = position < self._file_bytes and bool(data)
+        if is_within and data[position : position + len(TERMINATOR)] != TERMINATOR:
+            return True
+        if ordinal + 1 - self._superblock.tail_ordinal >= self._files_count:
+            return False
+        following = self._data(ordinal + 1)
+        file = (ordinal + 1) % self._files_count
+        is_old = any(head.file == file and head.position == 0 for head in heads)
+        return not is_old and following[: len(TERMINATOR)].strip(b"\0") != b""
+
+    def _cuts(
+        self,
+        heads: list[Head],
+        row: dict[int, GoodRecord],
+        last: int,
+        ordinal: int,
+        position: int,
+    ) -> list[Cut]:
+        """Give the bytes behind the end that are no old lap's."""
+        file = ordinal % self._files_count
+        old = [
+            head.position
+            for head in heads
+            if head.file == file
+            and head.position >= position
+            and head.sequence < self._superblock.tail
+        ]
+        data = self._data(ordinal)[position : min(old, default=self._file_bytes)].rstrip(b"\0")
+        cuts = [Cut(journal_name(file), position, data)]
+        for sequence in sorted(row):
+            record = row[sequence]
+            if sequence > last and record.ordinal != ordinal:
+                start = record.head.position
+                stray = self._data(record.ordinal)[start : start + record.head.length]
+                cuts.append(Cut(journal_name(record.head.file), start, stray))
+        if len(cuts) == 1 and not data:
+            cuts += self._evidence(heads, ordinal + 1)
+        return [cut for cut in cuts if cut.data]
+
+    def _evidence(self, heads: list[Head], ordinal: int) -> list[Cut]:
+        """Give what a file holds that will be overwritten although it is no old lap's."""
+        if ordinal - self._superblock.tail_ordinal >= self._files_count:
+            return []
+        file = ordinal % self._files_count
+        if any(head.file == file and head.position == 0 for head in heads):
+            return []
+        data = self._data(ordinal).rstrip(b"\0")
+        return [Cut(journal_name(file), 0, data)] if data else []
+
+
+def _is_linked(row: dict[int, GoodRecord], sequence: int) -> bool:
+    """Whether the record that follows, if there is one, names this one as its predecessor."""
+    following = row.get(sequence + 1)
+    return following is None or following.head.previous in (0, row[sequence].head.checksum)

@@ -1,0 +1,66 @@
+"""The node's layout record: how many shards there are, and in which generation of folders (O2.5).
+
+Four copies as in the superblock; whoever changes the shard count writes it last.
+"""
+
+import struct
+
+import msgspec
+
+from headrace.storage.copies import Choice, choose_copy, encode_copies
+from headrace.wire.codec import Data
+from headrace.wire.errors import CorruptError
+
+LAYOUT_VERSION = 1
+
+_MAGIC = b"HRLAYOT1"
+_FIELDS = struct.Struct("<16sBBHIQ")
+
+
+class LayoutRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the shards of a node lie: `shards/<generation>/`."""
+
+    cluster: int
+    replica: int
+    replica_count: int
+    shard_count: int
+    generation: int
+
+
+def encode_layout(record: LayoutRecord, *, sequence: int) -> tuple[bytes, ...]:
+    """Write the four blocks; they go to the disk one at a time, each synced."""
+    assert record.shard_count > 0
+    payload = _FIELDS.pack(
+        record.cluster.to_bytes(16, "little"),
+        record.replica,
+        record.replica_count,
+        0,
+        record.shard_count,
+        record.generation,
+    )
+    return encode_copies(magic=_MAGIC, version=LAYOUT_VERSION, sequence=sequence, payload=payload)
+
+
+def choose_layout(data: Data) -> Choice:
+    """Give what the four copies say together."""
+    return choose_copy(data, magic=_MAGIC, version=LAYOUT_VERSION)
+
+
+def decode_layout(payload: Data) -> LayoutRecord:
+    """Read what a valid copy holds.
+
+    Raises:
+        CorruptError: No node wrote this.
+    """
+    if len(payload) != _FIELDS.size:
+        raise CorruptError(f"layout record of {len(payload)} bytes, {_FIELDS.size} wanted")
+    cluster, replica, replica_count, reserved, shards, generation = _FIELDS.unpack(payload)
+    if shards == 0 or reserved:
+        raise CorruptError(f"layout record of {shards} shards")
+    return LayoutRecord(
+        cluster=int.from_bytes(cluster, "little"),
+        replica=replica,
+        replica_count=replica_count,
+        shard_count=shards,
+        generation=generation,
+    )

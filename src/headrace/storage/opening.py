@@ -1,0 +1,213 @@
+"""Decides what the files of a store are worth before any of them is touched.
+
+```
+marker -> superblock -> checkpoint -> journal
+```
+
+Each step may end it: with `Lost`, when peers must bring everything back, or with `Refusal`, when a
+person must look.
+"""
+
+from collections.abc import Mapping
+from typing import NoReturn
+
+import msgspec
+
+from headrace.ports.recovered import Finding
+from headrace.storage.checkpoint import Checkpoint, checkpoint_checksum, decode_checkpoint
+from headrace.storage.config import (
+    FILES_MIN,
+    MARKER_NAME,
+    SUPERBLOCK_NAME,
+    Identity,
+    StoreConfig,
+    checkpoint_name,
+    identity_of,
+    journal_key,
+)
+from headrace.storage.copies import BLOCK_BYTES, Choice
+from headrace.storage.judge import Judge, Verdict
+from headrace.storage.marker import VersionError, decode_marker
+from headrace.storage.recovery import Recovered, Replay
+from headrace.storage.scan import scan_journal
+from headrace.storage.superblock import (
+    SUPERBLOCK_VERSION,
+    Superblock,
+    choose_superblock,
+    decode_superblock,
+)
+from headrace.wire.errors import CorruptError
+
+_REMEDY_DAMAGE = (
+    "restore the folder from a backup, or move it away and format a new store: "
+    "what only this one held is then lost"
+)
+_REMEDY_FOREIGN = "put the folder back where it belongs, or correct the configuration"
+_REMEDY_VERSION = "start the release that wrote it"
+
+
+class LostError(Exception):
+    """The store is gone; peers have what it held."""
+
+
+class RefusalError(Exception):
+    """Opening would risk what the store holds; the sentence names file, position and remedy."""
+
+
+class Loaded(msgspec.Struct, kw_only=True):
+    """A store that can be opened."""
+
+    identity: Identity
+    superblock: Superblock
+    choice: Choice
+    checkpoint: Checkpoint | None
+    verdict: Verdict
+    recovered: Recovered
+    suspect_at: int
+
+
+class Opener:
+    """Reads the files of one store; collects findings on its way."""
+
+    def __init__(self, config: StoreConfig, files: Mapping[str, bytes]) -> None:
+        self._config = config
+        self._files = files
+        self._is_alone = config.replica_count == 1
+        self.findings: list[Finding] = []
+
+    def load(self) -> Loaded:
+        """Give what the files hold.
+
+        Raises:
+            LostError: Marker, superblock or checkpoint are gone, and there are peers.
+            RefusalError: They are gone and there are no peers; or the files are another store's,
+                or of another version; or what was synced is damaged and there are no peers.
+        """
+        identity = self._load_marker()
+        choice, superblock = self._load_superblock(identity)
+        checkpoint = self._load_checkpoint(superblock)
+        scan = scan_journal(
+            self._files, files_count=superblock.journal_files, key=journal_key(identity)
+        )
+        if scan.refusal:
+            remedy = _REMEDY_VERSION if "version" in scan.refusal else _REMEDY_FOREIGN
+            self._refuse(scan.refusal, scan.refusal_file, scan.refusal_position, remedy)
+        judge = Judge(superblock, self._files, replica_count=self._config.replica_count)
+        verdict = judge.judge(scan.heads)
+        self._report(verdict)
+        suspect_at = superblock.suspect_at
+        if not self._is_alone and (verdict.is_torn or verdict.is_rotten):
+            suspect_at = verdict.last + 1
+        recovered = Replay(checkpoint, verdict).run(suspect_at=suspect_at)
+        self.findings += recovered.damaged
+        for finding in recovered.damaged if self._is_alone else ():
+            self._refuse(finding.text, finding.file, finding.position, _REMEDY_DAMAGE)
+        return Loaded(
+            identity=identity,
+            superblock=superblock,
+            choice=choice,
+            checkpoint=checkpoint,
+            verdict=verdict,
+            recovered=recovered,
+            suspect_at=suspect_at,
+        )
+
+    def _load_marker(self) -> Identity:
+        data = self._files.get(MARKER_NAME)
+        if data is None:
+            self._lose("marker is missing", MARKER_NAME, 0)
+        try:
+            identity = decode_marker(data)
+        except VersionError as error:
+            self._refuse(str(error), MARKER_NAME, 8, _REMEDY_VERSION)
+        except CorruptError as error:
+            self._lose(str(error), MARKER_NAME, 0)
+        self._check_place(identity, MARKER_NAME)
+        return identity
+
+    def _load_superblock(self, identity: Identity) -> tuple[Choice, Superblock]:
+        data = self._files.get(SUPERBLOCK_NAME, b"")
+        choice = choose_superblock(data)
+        if not choice.payload and choice.version:
+            text = (
+                f"superblock of version {choice.version}, this program reads {SUPERBLOCK_VERSION}"
+            )
+            self._refuse(text, SUPERBLOCK_NAME, 8, _REMEDY_VERSION)
+        for copy in choice.damaged:
+            text = f"copy {copy} of the superblock is damaged"
+            self._find("superblock", SUPERBLOCK_NAME, copy * BLOCK_BYTES, text)
+        if not choice.payload:
+            self._lose("no two copies of the superblock agree", SUPERBLOCK_NAME, 0)
+        try:
+            superblock = decode_superblock(choice.payload)
+        except CorruptError as error:
+            self._lose(str(error), SUPERBLOCK_NAME, 0)
+        self._check_place(superblock.identity, SUPERBLOCK_NAME)
+        if superblock.identity != identity:
+            self._lose("superblock and marker are of two lives", SUPERBLOCK_NAME, 0)
+        if superblock.journal_files < FILES_MIN or superblock.tail == 0:
+            self._lose("superblock describes no journal", SUPERBLOCK_NAME, 0)
+        if superblock.file_bytes < self._config.record_bytes_max:
+            text = (
+                f"journal files of {superblock.file_bytes} bytes cannot hold records of "
+                f"{self._config.record_bytes_max}"
+            )
+            self._refuse(text, SUPERBLOCK_NAME, 0, "correct the configuration")
+        return choice, superblock
+
+    def _load_checkpoint(self, superblock: Superblock) -> Checkpoint | None:
+        if superblock.checkpoint_number == 0:
+            return None
+        name = checkpoint_name(superblock.checkpoint_number)
+        data = self._files.get(name)
+        if data is None:
+            self._lose(f"{name} is missing", name, 0)
+        if len(data) < 8 or checkpoint_checksum(data) != superblock.checkpoint_checksum:
+            self._lose(f"{name} is not the file that the superblock names", name, 0)
+        try:
+            checkpoint = decode_checkpoint(data)
+        except VersionError as error:
+            self._refuse(str(error), name, 8, _REMEDY_VERSION)
+        except CorruptError as error:
+            self._lose(str(error), name, 0)
+        self._check_place(checkpoint.identity, name)
+        return checkpoint
+
+    def _check_place(self, found: Identity, name: str) -> None:
+        """Refuse a file of another cluster, node or shard (DK17)."""
+        wanted = identity_of(self._config, 0)
+        if not wanted.is_same_place(found):
+            text = (
+                f"{name} belongs to cluster {found.cluster:032x}, replica {found.replica} of "
+                f"{found.replica_count}, journal {found.journal}; wanted is cluster "
+                f"{wanted.cluster:032x}, replica {wanted.replica} of {wanted.replica_count}, "
+                f"journal {wanted.journal}"
+            )
+            self._refuse(text, name, 0, _REMEDY_FOREIGN)
+
+    def _report(self, verdict: Verdict) -> None:
+        self.findings += verdict.findings
+        for cut in verdict.cuts:
+            text = f"{len(cut.data)} bytes behind the last whole record are cut"
+            self._find("torn", cut.file, cut.position, text)
+        for hole in verdict.holes:
+            text = (
+                f"records {hole.first} to {hole.last} are damaged or missing; "
+                f"synced were the records up to {verdict.synced}"
+            )
+            if self._is_alone:
+                self._refuse(text, hole.file, hole.position, _REMEDY_DAMAGE)
+            self._find("rot", hole.file, hole.position, text)
+
+    def _find(self, kind: str, file: str, position: int, text: str) -> None:
+        self.findings.append(Finding(kind, file, position, text))
+
+    def _lose(self, text: str, file: str, position: int) -> NoReturn:
+        if self._is_alone:
+            self._refuse(text, file, position, _REMEDY_DAMAGE)
+        self._find("lost", file, position, text)
+        raise LostError
+
+    def _refuse(self, text: str, file: str, position: int, remedy: str) -> NoReturn:
+        self._find("refused", file, position, text)
+        raise RefusalError(f"{file} at byte {position}: {text}; {remedy}")

@@ -1,0 +1,81 @@
+"""Reads ops back from the journal: header and body, verified before anyone sees them."""
+
+import msgspec
+
+from headrace.base.checksum import xxh3_64
+from headrace.base.limits import HEADER_BYTES
+from headrace.ports.disk import ReadJournal
+from headrace.ports.recovered import Finding
+from headrace.storage.config import journal_name
+from headrace.storage.journal import Journal
+from headrace.storage.outbox import Outbox
+from headrace.storage.records import Place, is_body_of
+
+
+class _Read(msgspec.Struct):
+    """One read of two parts; a part that is still missing is none."""
+
+    token: int
+    group: int
+    op: int
+    place: Place
+    header: bytes | None = None
+    body: bytes | None = None
+
+
+class Reads:
+    """Keeps the reads that are on their way and those that have come."""
+
+    def __init__(self, journal: Journal, outbox: Outbox) -> None:
+        self._journal = journal
+        self._outbox = outbox
+        self._headers: dict[int, _Read] = {}  # by the token of the part
+        self._bodies: dict[int, _Read] = {}
+        self._done: list[tuple[int, bytes, bytes]] = []
+
+    def start(self, group: int, op: int, token: int) -> bool:
+        """Ask the disk for an op; return whether the journal holds it with a body."""
+        place = self._journal.index.find(group, op)
+        if place is None or not place.body_at:
+            return False
+        read = _Read(token, group, op, place)
+        self._headers[self._ask(place, place.header_at, HEADER_BYTES)] = read
+        self._bodies[self._ask(place, place.body_at, place.body_bytes)] = read
+        return True
+
+    def on_read(self, token: int, data: bytes | None) -> None:
+        """Take one part."""
+        if (read := self._headers.pop(token, None)) is not None:
+            read.header = data or b""
+        elif (read := self._bodies.pop(token, None)) is not None:
+            read.body = b"" if data is None else data
+        else:
+            return
+        if read.header is not None and read.body is not None:
+            self._done.append(self._verify(read, read.header, read.body))
+
+    def take(self) -> list[tuple[int, bytes, bytes]]:
+        """Give what has come, once; a damaged op has neither header nor body."""
+        done, self._done = self._done, []
+        return done
+
+    def _ask(self, place: Place, position: int, length: int) -> int:
+        token = self._outbox.new_token()
+        file = self._journal.ring.file_of(place.ordinal)
+        self._outbox.put(ReadJournal(token, file, position, length))
+        return token
+
+    def _verify(self, read: _Read, header: bytes, body: bytes) -> tuple[int, bytes, bytes]:
+        place = read.place
+        if (
+            len(header) == HEADER_BYTES
+            and xxh3_64(header) == place.header_hash
+            and is_body_of(header, body)
+        ):
+            return read.token, header, body
+        if self._journal.index.find(read.group, read.op) == place:
+            self._outbox.probes.hit("journal: a read found damage")
+            file = journal_name(self._journal.ring.file_of(place.ordinal))
+            text = f"op {read.op} of group {read.group} is damaged"
+            self._outbox.find(Finding("rot", file, place.header_at, text))
+        return read.token, b"", b""

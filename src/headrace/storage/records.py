@@ -1,0 +1,321 @@
+"""The physical record of the journal: a header, the headers of its entries, then their bodies.
+
+```
+record = [record header 128][entry]* [body]* padding to 64
+entry  = [entry header 24][extra: 256 bytes of a Prepare's header, 8 of a ViewState, else none]
+```
+
+The page docs/formats/journal.md has the tables.
+
+Invariants: the record's checksum covers its header and all entries; a body is covered by what its
+            prepare says of it. A record names its own place, so that it is believed nowhere else.
+"""
+
+import struct
+from collections.abc import Sequence
+from enum import IntEnum
+
+import msgspec
+
+from headrace.base.checksum import xxh3_64
+from headrace.base.limits import HEADER_BYTES
+from headrace.ports.recovered import ViewState
+from headrace.storage.config import JournalKey
+from headrace.wire.batches import verify_batch
+from headrace.wire.codec import Data
+from headrace.wire.errors import CorruptError
+from headrace.wire.layout import KIND_OFFSET, SIZE_OFFSET
+from headrace.wire.numbers import FrameKind, Operation, find_operation
+from headrace.wire.seals import body_checksum
+
+RECORD_VERSION = 1
+RECORD_MAGIC = b"HRJRNAL1"
+RECORD_ALIGNMENT = 64
+RECORD_HEADER_BYTES = 128
+TERMINATOR = bytes(RECORD_ALIGNMENT)
+
+_HEAD = struct.Struct("<8sII8QIIII")
+_CHECKSUM_AT = RECORD_HEADER_BYTES - 8
+_RESERVED = bytes(_CHECKSUM_AT - _HEAD.size)
+_ENTRY = struct.Struct("<BBHIQQ")
+ENTRY_BYTES = _ENTRY.size
+PREPARE_ENTRY_BYTES = ENTRY_BYTES + HEADER_BYTES
+
+_FLAG_BODY = 1  # of a Prepare: the body follows in this record
+_FLAG_NEVER_HELD = 2  # of a Prepare: the body was never here, and the op never acknowledged
+_FLAG_SUSPECT = 1  # of a ViewState
+_FLAG_VIEW_LOST = 2
+_OPERATION_AT = 208
+_OP = struct.Struct("<Q")
+_OP_AT = 176
+_GROUP_AT = 216
+_SIZE = struct.Struct("<I")
+
+
+class Kind(IntEnum):
+    """What an entry says."""
+
+    PREPARE = 1
+    TRUNCATE = 2
+    VIEW_STATE = 3
+    OFFSET_CEILING = 4
+    GROUP_GONE = 5
+    SYNC_POINT = 6
+
+
+_EXTRA_BYTES: dict[int, int] = {Kind.PREPARE: HEADER_BYTES, Kind.VIEW_STATE: 8}
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One entry, as staged and as found.
+
+    `first` and `second` mean by kind: Truncate group and op; ViewState group and both views;
+    OffsetCeiling group and offset; GroupGone group. Of a Prepare they are the segment and position
+    of a body that lies outside the journal, zero for now (O2.7). `extra` is the header of a Prepare
+    and the commit point of a ViewState.
+    """
+
+    kind: int
+    flags: int = 0
+    first: int = 0
+    second: int = 0
+    extra: bytes = b""
+    body: bytes | None = None
+
+    @property
+    def has_body(self) -> bool:
+        """Whether a body was written with it, damaged or not."""
+        return self.kind == Kind.PREPARE and bool(self.flags & _FLAG_BODY)
+
+    @property
+    def is_never_held(self) -> bool:
+        """Whether it was stored without a body, as one that was never acknowledged."""
+        return self.kind == Kind.PREPARE and bool(self.flags & _FLAG_NEVER_HELD)
+
+    @property
+    def size(self) -> int:
+        """How many bytes it takes of a record."""
+        return ENTRY_BYTES + len(self.extra) + len(self.body or b"")
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a prepare lies: its header, and its body if there is one, in one file of one lap."""
+
+    ordinal: int
+    header_at: int
+    header_hash: int
+    body_at: int
+    body_bytes: int
+    is_never_held: bool
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True):
+    """The header of a record whose checksum is right."""
+
+    version: int
+    file: int
+    place: int
+    life: int
+    lap: int
+    sequence: int
+    opening: int
+    previous: int
+    synced: int
+    position: int
+    length: int
+    head_bytes: int
+    entries_count: int
+    checksum: int
+
+
+def prepare_entry(header: bytes, body: bytes | None, *, is_never_held: bool) -> Entry:
+    """Give the entry of one op; a body that is still awaited is none."""
+    assert len(header) == HEADER_BYTES
+    assert body is None or len(body) == prepare_body_bytes(header)
+    if header[KIND_OFFSET] != FrameKind.PREPARE:  # A repaired prepare is the prepare it repeats.
+        header = header[:KIND_OFFSET] + bytes([FrameKind.PREPARE]) + header[KIND_OFFSET + 1 :]
+    flags = _FLAG_BODY if body is not None else _FLAG_NEVER_HELD if is_never_held else 0
+    return Entry(Kind.PREPARE, flags, extra=header, body=body)
+
+
+def view_entry(state: ViewState) -> Entry:
+    """Give the entry of a group's view."""
+    assert state.log_view <= state.view
+    flags = (_FLAG_SUSPECT if state.is_suspect else 0) | (
+        _FLAG_VIEW_LOST if state.is_view_lost else 0
+    )
+    views = state.view | state.log_view << 32
+    return Entry(Kind.VIEW_STATE, flags, state.group, views, state.commit.to_bytes(8, "little"))
+
+
+def view_of(entry: Entry) -> ViewState:
+    """Give the view that an entry holds."""
+    view, log_view = entry.second & 0xFFFFFFFF, entry.second >> 32
+    commit = int.from_bytes(entry.extra, "little")
+    return ViewState(
+        entry.first,
+        view,
+        log_view,
+        commit,
+        is_suspect=bool(entry.flags & _FLAG_SUSPECT),
+        is_view_lost=bool(entry.flags & _FLAG_VIEW_LOST),
+    )
+
+
+def prepare_op(header: Data) -> int:
+    """Give the op of a prepare header."""
+    op: int = _OP.unpack_from(header, _OP_AT)[0]
+    return op
+
+
+def prepare_group(header: Data) -> int:
+    """Give the group of a prepare header."""
+    group: int = _OP.unpack_from(header, _GROUP_AT)[0]
+    return group
+
+
+def prepare_body_bytes(header: Data) -> int:
+    """Give how long the body of a prepare is; below zero if the header is none of ours."""
+    size: int = _SIZE.unpack_from(header, SIZE_OFFSET)[0]
+    return size - HEADER_BYTES
+
+
+def is_body_of(header: Data, body: Data) -> bool:
+    """Whether the bytes are the body that a prepare header names."""
+    operation = find_operation(header[_OPERATION_AT])
+    if operation is None or len(body) != prepare_body_bytes(header):
+        return False
+    named = int.from_bytes(header[16:32], "little")
+    if operation == Operation.SEND_MESSAGES:
+        try:
+            return named == verify_batch(body)
+        except CorruptError:
+            return False
+    return named == body_checksum(operation, body)
+
+
+def record_bytes(entries_bytes: int) -> int:
+    """Give the size of a record whose entries have that size together."""
+    size = RECORD_HEADER_BYTES + entries_bytes
+    return size + -size % RECORD_ALIGNMENT
+
+
+def build_record(
+    key: JournalKey, head: Head, entries: Sequence[Entry]
+) -> tuple[bytes, int, list[int]]:
+    """Give the record's bytes, its checksum, and where each body lies in it.
+
+    Of `head` the fields that follow from the entries are not read.
+    """
+    assert entries
+    body_at = RECORD_HEADER_BYTES + sum(ENTRY_BYTES + len(entry.extra) for entry in entries)
+    head_bytes = body_at
+    heads, bodies, bodies_at = [], [], []
+    for entry in entries:
+        bodies_at.append(body_at)
+        at = body_at if entry.body is not None else 0
+        heads.append(_ENTRY.pack(entry.kind, entry.flags, 0, at, entry.first, entry.second))
+        heads.append(entry.extra)
+        if entry.body is not None:
+            bodies.append(entry.body)
+            body_at += len(entry.body)
+    length = body_at + -body_at % RECORD_ALIGNMENT
+    packed = _HEAD.pack(
+        RECORD_MAGIC,
+        RECORD_VERSION,
+        head.file,
+        key.place,
+        key.life,
+        head.lap,
+        head.sequence,
+        head.opening,
+        head.previous,
+        head.synced,
+        head.position,
+        length,
+        head_bytes,
+        len(entries),
+        0,
+    )
+    covered = b"".join([packed, _RESERVED, *heads])
+    checksum = xxh3_64(covered)
+    parts = [covered[:_CHECKSUM_AT], checksum.to_bytes(8, "little"), covered[_CHECKSUM_AT:]]
+    data = b"".join([*parts, *bodies, bytes(length - body_at)])
+    assert len(data) == length
+    return data, checksum, bodies_at
+
+
+def read_head(data: Data, position: int) -> Head | None:
+    """Give the header of the record at a position, or nothing if its checksum is wrong.
+
+    Whose record it is, of which version and of which place, is for the caller to judge.
+    """
+    if len(data) - position < RECORD_HEADER_BYTES:
+        return None
+    fields = _HEAD.unpack_from(data, position)
+    length, head_bytes, count = fields[11], fields[12], fields[13]
+    if fields[0] != RECORD_MAGIC or not RECORD_HEADER_BYTES < head_bytes <= length:
+        return None
+    if position + head_bytes > len(data) or length % RECORD_ALIGNMENT:
+        return None
+    start = position + _CHECKSUM_AT
+    stored = int.from_bytes(data[start : start + 8], "little")
+    covered = bytes(data[position:start]) + bytes(data[start + 8 : position + head_bytes])
+    if stored == 0 or stored != xxh3_64(covered):
+        return None
+    return Head(
+        version=fields[1],
+        file=fields[2],
+        place=fields[3],
+        life=fields[4],
+        lap=fields[5],
+        sequence=fields[6],
+        opening=fields[7],
+        previous=fields[8],
+        synced=fields[9],
+        position=fields[10],
+        length=length,
+        head_bytes=head_bytes,
+        entries_count=count,
+        checksum=stored,
+    )
+
+
+def read_entries(data: Data, head: Head) -> list[tuple[Entry, int, int]]:
+    """Give the entries of a record, each with the places of its header and body in the file.
+
+    A damaged body is left out of its entry: place 0. Bodies outside the file are damaged ones.
+
+    Raises:
+        CorruptError: The entries are none that this version writes.
+    """
+    found = []
+    at = head.position + RECORD_HEADER_BYTES
+    end = head.position + head.head_bytes
+    for _ in range(head.entries_count):
+        if at + ENTRY_BYTES > end:
+            raise CorruptError(f"record {head.sequence} has fewer entries than it says")
+        kind, flags, reserved, body_at, first, second = _ENTRY.unpack_from(data, at)
+        at += ENTRY_BYTES
+        extra_at = at
+        at += _EXTRA_BYTES.get(kind, 0)
+        if not Kind.PREPARE <= kind <= Kind.SYNC_POINT or reserved or at > end:
+            raise CorruptError(f"record {head.sequence} has an entry of kind {kind}")
+        entry = Entry(kind, flags, first, second, bytes(data[extra_at:at]))
+        placed = 0
+        if entry.has_body:
+            body, placed = _read_body(data, head, entry.extra, body_at)
+            entry = Entry(kind, flags, first, second, entry.extra, body)
+        found.append((entry, extra_at, placed))
+    if at != end:
+        raise CorruptError(f"record {head.sequence} has more entries than it says")
+    return found
+
+
+def _read_body(data: Data, head: Head, header: bytes, body_at: int) -> tuple[bytes | None, int]:
+    start = head.position + body_at
+    length = prepare_body_bytes(header)
+    if length < 0 or body_at < head.head_bytes or body_at + length > head.length:
+        return None, 0
+    body = bytes(data[start : start + length])
+    return (body, start) if is_body_of(header, body) else (None, 0)

@@ -1,0 +1,193 @@
+"""Puts together what checkpoint and journal hold: every group's view, log and bodies.
+
+Flow:       recover.
+Invariants: a replayed row gives what was staged, in its order: a later prepare of the same op wins,
+            a truncation takes what came before it, the latest view stands.
+"""
+
+import msgspec
+
+from headrace.ports.recovered import (
+    Finding,
+    GroupCheckpoint,
+    RecoveredEntry,
+    RecoveredGroup,
+    ViewState,
+)
+from headrace.storage.checkpoint import Checkpoint
+from headrace.storage.config import journal_name
+from headrace.storage.index import Index
+from headrace.storage.journal import apply_to_index
+from headrace.storage.judge import GoodRecord, Verdict
+from headrace.storage.records import Entry, Kind, prepare_op, view_of
+from headrace.wire.errors import RemoteError
+from headrace.wire.replica_headers import PREPARE, PrepareHeader
+from headrace.wire.seals import is_sealed
+
+
+class _Held(msgspec.Struct, frozen=True):
+    """An op as the journal holds it, and where to look for its damage."""
+
+    header: PrepareHeader
+    body: bytes | None
+    is_body_damaged: bool
+    is_never_held: bool
+    sequence: int
+    file: str
+    position: int
+
+
+class _Group:
+    """One group while the journal is replayed."""
+
+    def __init__(self, group: int, checkpoint: GroupCheckpoint | None) -> None:
+        self.checkpoint = checkpoint
+        self.state = checkpoint.state if checkpoint else ViewState(group, 0, 0, 0, is_suspect=False)
+        self.state_sequence = 0
+        self.ops: dict[int, _Held] = {}
+
+    @property
+    def commit(self) -> int:
+        header = self.checkpoint.commit_header if self.checkpoint else b""
+        return prepare_op(header) if header else 0
+
+
+class Recovered(msgspec.Struct):
+    """What the store hands out, and the damage that only a peer can repair."""
+
+    groups: tuple[RecoveredGroup, ...]
+    ceilings: dict[int, int]
+    index: Index
+    damaged: list[Finding]
+
+
+class Replay:
+    """Replays the records of one journal over a checkpoint."""
+
+    def __init__(self, checkpoint: Checkpoint | None, verdict: Verdict) -> None:
+        self._verdict = verdict
+        self._covered = checkpoint.covered if checkpoint else 0
+        self._groups: dict[int, _Group] = {}
+        self._ceilings: dict[int, int] = dict(checkpoint.ceilings) if checkpoint else {}
+        self._index = Index()
+        self._malformed: list[Finding] = []
+        for one in checkpoint.groups if checkpoint else ():
+            self._groups[one.state.group] = _Group(one.state.group, one)
+
+    def run(self, *, suspect_at: int) -> Recovered:
+        """Give every group.
+
+        Those are suspect that no view state from `suspect_at` on cleared.
+        """
+        for record in self._verdict.records:
+            for entry, header_at, body_at in record.entries:
+                self._apply(record, entry, header_at, body_at)
+        damaged = list(self._malformed)
+        lost = [hole.last for hole in self._verdict.holes if hole.last > self._covered]
+        groups = []
+        for number in sorted(self._groups):
+            group = self._groups[number]
+            groups.append(_recovered(group, suspect_at=suspect_at, lost_at=max(lost, default=0)))
+            damaged += [
+                self._damage(held)
+                for op, held in sorted(group.ops.items())
+                if op > group.commit and held.is_body_damaged
+            ]
+        return Recovered(tuple(groups), self._ceilings, self._index, damaged)
+
+    def _apply(self, record: GoodRecord, entry: Entry, header_at: int, body_at: int) -> None:
+        is_newer = record.head.sequence > self._covered
+        match entry.kind:
+            case Kind.PREPARE:
+                if not self._apply_prepare(record, entry, header_at, body_at):
+                    return
+            case Kind.TRUNCATE:
+                if (group := self._groups.get(entry.first)) is not None:
+                    group.ops = {op: group.ops[op] for op in group.ops if op < entry.second}
+            case Kind.VIEW_STATE if is_newer:
+                self._apply_view(view_of(entry), record.head.sequence)
+            case Kind.OFFSET_CEILING if is_newer:
+                self._ceilings[entry.first] = entry.second
+            case Kind.GROUP_GONE:
+                self._apply_gone(entry.first, is_newer=is_newer)
+            case _:
+                pass
+        apply_to_index(
+            self._index, entry, ordinal=record.ordinal, header_at=header_at, body_at=body_at
+        )
+
+    def _apply_prepare(
+        self, record: GoodRecord, entry: Entry, header_at: int, body_at: int
+    ) -> bool:
+        file = journal_name(record.head.file)
+        try:
+            header = PREPARE.decode(entry.extra)
+        except RemoteError:
+            header = PrepareHeader()
+        if header.op == 0 or not is_sealed(entry.extra):
+            text = f"record {record.head.sequence} holds a prepare that was never sealed"
+            self._malformed.append(Finding("rot", file, header_at, text))
+            return False
+        group = self._group(header.group)
+        group.ops[header.op] = _Held(
+            header,
+            entry.body,
+            entry.has_body and not body_at,
+            entry.is_never_held,
+            record.head.sequence,
+            file,
+            record.head.position,
+        )
+        return True
+
+    def _apply_view(self, state: ViewState, sequence: int) -> None:
+        group = self._group(state.group)
+        if (state.view, state.log_view) >= (group.state.view, group.state.log_view):
+            group.state = state
+            group.state_sequence = sequence
+
+    def _apply_gone(self, number: int, *, is_newer: bool) -> None:
+        group = self._groups.get(number)
+        if group is None:
+            return
+        if is_newer or group.checkpoint is None:
+            del self._groups[number]
+            if is_newer:
+                self._ceilings.pop(number, None)
+        else:  # The checkpoint holds a later life of the group.
+            group.ops = {}
+
+    def _group(self, number: int) -> _Group:
+        group = self._groups.get(number)
+        if group is None:
+            group = self._groups[number] = _Group(number, None)
+        return group
+
+    def _damage(self, held: _Held) -> Finding:
+        is_rot = held.sequence <= self._verdict.synced
+        text = (
+            f"the body of op {held.header.op} of group {held.header.group} in record "
+            f"{held.sequence} is damaged; synced were the records up to {self._verdict.synced}"
+        )
+        return Finding("rot" if is_rot else "torn", held.file, held.position, text)
+
+
+def _recovered(group: _Group, *, suspect_at: int, lost_at: int) -> RecoveredGroup:
+    ops = [group.ops[op] for op in sorted(group.ops) if op > group.commit]
+    state = group.state
+    is_suspect = state.is_suspect or group.state_sequence < suspect_at
+    # A view that only prepares still name was promised too.
+    view = max([state.view, *(held.header.view for held in ops)])
+    return RecoveredGroup(
+        ViewState(
+            state.group,
+            view,
+            state.log_view,
+            state.commit,
+            is_suspect=is_suspect,
+            # A synced record that is gone may have held a later view.
+            is_view_lost=state.is_view_lost or group.state_sequence < lost_at,
+        ),
+        group.checkpoint,
+        tuple([RecoveredEntry(held.header, held.body, held.is_never_held) for held in ops]),
+    )

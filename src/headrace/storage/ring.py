@@ -1,0 +1,133 @@
+"""The files of the journal as a ring: which are in use, which are free, where the next record goes.
+
+A file's ordinal counts on for ever: `ordinal = (lap - 1) * files + file`, so the files in use are a
+run of ordinals that ends at the head.
+
+Invariants: a record never spans two files; a file is opened only when its space is taken.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+ADMISSION_FILES_FREE = 2  # admission leaves two files free: one for control entries, ...
+CONTROL_FILES_FREE = 1  # ... and one that only the rewriting of live entries may open
+_FILES_AHEAD = 3  # so many files behind the head are allocated before they are needed
+
+
+class UsedFile(msgspec.Struct):
+    """A file in use, and the sequences it holds; `last` is `first - 1` while it holds none."""
+
+    ordinal: int
+    first: int
+    last: int
+
+
+class Ring:
+    """Keeps account of space; it moves no bytes."""
+
+    def __init__(
+        self,
+        *,
+        files_count: int,
+        file_bytes: int,
+        used: list[UsedFile],
+        position: int,
+        is_allocated: list[bool],
+    ) -> None:
+        assert used
+        assert len(used) <= files_count == len(is_allocated)
+        assert 0 <= position <= file_bytes
+        self.files_count = files_count
+        self.file_bytes = file_bytes
+        self.used = used  # oldest first; the last is the head
+        self.position = position
+        self.is_allocated = is_allocated
+
+    @property
+    def head(self) -> UsedFile:
+        """The file that is written."""
+        return self.used[-1]
+
+    def file_of(self, ordinal: int) -> int:
+        """Give the number of the file of an ordinal."""
+        return ordinal % self.files_count
+
+    def lap_of(self, ordinal: int) -> int:
+        """Give which time round that is, from 1."""
+        return ordinal // self.files_count + 1
+
+    @property
+    def used_bytes(self) -> int:
+        """How much lies between the oldest entry that is kept and the head."""
+        return (len(self.used) - 1) * self.file_bytes + self.position
+
+    @property
+    def admission_bytes(self) -> int:
+        """How much of the journal admission may fill."""
+        return (self.files_count - ADMISSION_FILES_FREE) * self.file_bytes
+
+    def ready_count(self) -> int:
+        """Give how many files behind the head are free and have their space."""
+        ready = 0
+        for step in range(1, self.files_count - len(self.used) + 1):
+            if not self.is_allocated[self.file_of(self.head.ordinal + step)]:
+                break
+            ready += 1
+        return ready
+
+    def wanted_file(self) -> int | None:
+        """Give the next file whose space should be taken, or nothing."""
+        free = self.files_count - len(self.used)
+        is_head_full = self.position == self.file_bytes
+        for step in range(1 if is_head_full else 0, min(free, _FILES_AHEAD) + 1):
+            file = self.file_of(self.head.ordinal + step)
+            if not self.is_allocated[file]:
+                return file
+        return None
+
+    def can_place(self, sizes: Iterable[int], *, leave: int) -> bool:
+        """Whether these records fit, where opening a file must leave so many free."""
+        opened, ready = self._after(sizes)
+        return ready >= leave if opened else ready >= 0
+
+    def can_admit(self, sizes: Iterable[int]) -> bool:
+        """Whether after these records the journal still has all that admission must leave."""
+        _, ready = self._after(sizes)
+        return ready >= ADMISSION_FILES_FREE
+
+    def _after(self, sizes: Iterable[int]) -> tuple[int, int]:
+        """Give how many files these records would open, and how many are then left free."""
+        position, opened = self.position, 0
+        is_head_used = False
+        for size in sizes:
+            if position + size > self.file_bytes:
+                position, opened = 0, opened + 1
+            is_head_used = is_head_used or opened == 0
+            position += size
+        if is_head_used and not self.is_allocated[self.file_of(self.head.ordinal)]:
+            return opened, -1
+        return opened, self.ready_count() - opened
+
+    def advance(self, size: int, sequence: int) -> int:
+        """Take the place for the next record; return its position in the head, maybe a new one."""
+        if self.position + size > self.file_bytes:
+            self.open_next(sequence)
+        position = self.position
+        assert position + size <= self.file_bytes
+        assert sequence == self.head.last + 1
+        self.position += size
+        self.head.last = sequence
+        return position
+
+    def open_next(self, sequence: int) -> None:
+        """Make the next file the head."""
+        assert len(self.used) < self.files_count
+        ordinal = self.head.ordinal + 1
+        self.used.append(UsedFile(ordinal, sequence, sequence - 1))
+        self.position = 0
+
+    def release(self, count: int) -> None:
+        """Free the oldest files."""
+        assert 0 <= count < len(self.used)
+        del self.used[:count]

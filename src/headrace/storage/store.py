@@ -1,0 +1,401 @@
+"""The store of one shard: journal, superblock and checkpoints behind one door.
+
+The caller stages entries, flushes once per turn, carries out the effects in their order, and hands
+back the disk's events. The pages docs/formats/journal.md, superblock.md and checkpoint.md have the
+formats.
+
+Flow:       replicate, recover.
+Invariants: nothing is durable before the disk's event says so; a store opened from any image that a
+            crash can leave holds everything up to the last synced sequence.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from headrace.base.limits import FRAME_BYTES_MAX
+from headrace.ports.disk import (
+    BlockWritten,
+    DiskEffect,
+    DiskEvent,
+    FileReplaced,
+    JournalAllocated,
+    JournalRead,
+    RemoveFile,
+    Synced,
+    Written,
+)
+from headrace.ports.probes import Probes
+from headrace.ports.recovered import Finding, GroupCheckpoint, RecoveredGroup, ViewState
+from headrace.storage.checkpoint import CheckpointEncoder
+from headrace.storage.checkpointing import Checkpointer, Live
+from headrace.storage.config import (
+    FILES_MIN,
+    MARKER_NAME,
+    SUPERBLOCK_NAME,
+    StoreConfig,
+    checkpoint_name,
+    file_bytes_of,
+    identity_of,
+    journal_key,
+    journal_name,
+)
+from headrace.storage.journal import Journal, JournalStart
+from headrace.storage.judge import Cut
+from headrace.storage.marker import encode_marker
+from headrace.storage.opening import Loaded, LostError, Opener, RefusalError
+from headrace.storage.outbox import Outbox
+from headrace.storage.reads import Reads
+from headrace.storage.records import (
+    PREPARE_ENTRY_BYTES,
+    RECORD_ALIGNMENT,
+    RECORD_HEADER_BYTES,
+    Entry,
+    Kind,
+    prepare_entry,
+    view_entry,
+)
+from headrace.storage.ring import Ring
+from headrace.storage.superblock import (
+    HISTORY_MAX,
+    Opening,
+    Superblock,
+    encode_superblock_file,
+)
+from headrace.storage.superblock_writer import SuperblockWriter
+
+__all__ = [
+    "RECORD_OVERHEAD_BYTES",
+    "Cut",
+    "Opened",
+    "Refused",
+    "Store",
+    "StoreConfig",
+    "Wiped",
+    "format_store",
+    "open_store",
+]
+
+# A record that carries one op is at most so much larger than the op's body.
+RECORD_OVERHEAD_BYTES = RECORD_HEADER_BYTES + PREPARE_ENTRY_BYTES + RECORD_ALIGNMENT
+
+assert FRAME_BYTES_MAX + RECORD_OVERHEAD_BYTES < 1 << 32
+
+
+class Opened(msgspec.Struct, frozen=True, kw_only=True):
+    """A store that goes on.
+
+    `is_suspect`: groups that are not listed may have been lost, and are suspect too.
+    `is_rotten`: such groups may have promised views that are forgotten.
+    `is_first`: nobody has opened it before, so no group of it can have a forgotten past.
+    `is_power_loss`: the last stop was not clean, and the machine has been started since: what was
+    written and not synced may be gone.
+    `quarantine`: bytes that the store will overwrite; keep them before any effect is carried out.
+    """
+
+    store: "Store"
+    groups: tuple[RecoveredGroup, ...]
+    findings: tuple[Finding, ...]
+    incarnation: int
+    is_first: bool
+    ceilings: tuple[tuple[int, int], ...]
+    quarantine: tuple[Cut, ...]
+    is_suspect: bool
+    is_rotten: bool
+    is_power_loss: bool
+
+
+class Wiped(msgspec.Struct, frozen=True):
+    """A store that lost what it knew: format it anew, with a new incarnation, and ask the peers."""
+
+    findings: tuple[Finding, ...]
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """A store that must not be opened; the sentence names file, position and remedy."""
+
+    sentence: str
+    findings: tuple[Finding, ...]
+
+
+def format_store(config: StoreConfig, incarnation: int) -> dict[str, bytes]:
+    """Give the files of an empty store; write the marker last, and remove what was there before."""
+    assert config.journal_files >= FILES_MIN
+    assert config.record_bytes_max <= file_bytes_of(config)
+    identity = identity_of(config, incarnation)
+    superblock = Superblock(
+        identity=identity,
+        boot_identity=config.boot_identity,
+        file_bytes=file_bytes_of(config),
+        journal_files=config.journal_files,
+        is_clean=True,
+    )
+    return {
+        SUPERBLOCK_NAME: encode_superblock_file(superblock, sequence=1),
+        MARKER_NAME: encode_marker(identity),
+    }
+
+
+def open_store(config: StoreConfig, files: Mapping[str, bytes]) -> Opened | Wiped | Refused:
+    """Judge what the disk returned, and give a store that goes on from there.
+
+    The files must have been synced before they were read: what a killed process left in the page
+    cache is taken for durable.
+    """
+    opener = Opener(config, files)
+    try:
+        loaded = opener.load()
+    except LostError:
+        return Wiped(tuple(opener.findings))
+    except RefusalError as refusal:
+        return Refused(str(refusal), tuple(opener.findings))
+    old = loaded.superblock
+    is_power_loss = not old.is_clean and old.boot_identity != config.boot_identity
+    if is_power_loss:
+        text = "unclean stop, new boot"
+        opener.findings.append(Finding("power loss", SUPERBLOCK_NAME, 0, text))
+    leftovers = [
+        name
+        for name in sorted(files)
+        if name.startswith("checkpoint.")
+        and (old.checkpoint_number == 0 or name != checkpoint_name(old.checkpoint_number))
+    ]
+    store = Store(config, loaded, files, leftovers)
+    return Opened(
+        store=store,
+        groups=loaded.recovered.groups,
+        findings=tuple(opener.findings),
+        incarnation=loaded.identity.incarnation,
+        is_first=old.opening == 0,
+        ceilings=tuple(sorted(loaded.recovered.ceilings.items())),
+        quarantine=tuple(loaded.verdict.cuts),
+        is_suspect=loaded.suspect_at != 0,
+        is_rotten=loaded.verdict.is_rotten,
+        is_power_loss=is_power_loss,
+    )
+
+
+class Store:
+    """Stages, flushes, reads and checkpoints; made by `open_store`."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        loaded: Loaded,
+        files: Mapping[str, bytes],
+        leftovers: list[str],
+    ) -> None:
+        self._outbox = Outbox()
+        self._ceilings = loaded.recovered.ceilings
+        self._is_stopping = False
+        self.is_stopped = False
+        for name in leftovers:
+            self._outbox.put(RemoveFile(name))
+        verdict, old = loaded.verdict, loaded.superblock
+        file_bytes = old.file_bytes
+        ring = Ring(
+            files_count=old.journal_files,
+            file_bytes=file_bytes,
+            used=verdict.used,
+            position=verdict.position,
+            is_allocated=[
+                len(files.get(journal_name(file), b"")) >= file_bytes
+                for file in range(old.journal_files)
+            ],
+        )
+        self._journal = Journal(
+            JournalStart(
+                journal_key(loaded.identity), old.opening + 1, verdict.last, verdict.previous
+            ),
+            ring=ring,
+            index=loaded.recovered.index,
+            record_bytes_max=config.record_bytes_max,
+            outbox=self._outbox,
+        )
+        self._writer = SuperblockWriter(
+            old,
+            sequence=loaded.choice.sequence_max,
+            order=loaded.choice.order,
+            outbox=self._outbox,
+        )
+        self._reads = Reads(self._journal, self._outbox)
+        self._checkpointer = Checkpointer(
+            journal=self._journal,
+            writer=self._writer,
+            encoder=CheckpointEncoder(loaded.identity),
+            outbox=self._outbox,
+            is_healing=verdict.is_rotten,
+        )
+        self._open(old, suspect_at=loaded.suspect_at, boot_identity=config.boot_identity)
+
+    @property
+    def probes(self) -> Probes:
+        """The marks that were reached."""
+        return self._outbox.probes
+
+    @property
+    def is_open(self) -> bool:
+        """Whether this opening is named on the disk: nothing may leave the node before (MD-26)."""
+        return self._journal.is_open
+
+    @property
+    def written(self) -> int:
+        """The highest sequence whose write has returned."""
+        return self._journal.written
+
+    @property
+    def synced(self) -> int:
+        """The highest sequence that survives a power cut."""
+        return self._journal.synced
+
+    @property
+    def checkpointed(self) -> int:
+        """The number of the durable checkpoint, 0 if there is none."""
+        return self._checkpointer.number
+
+    @property
+    def wants_checkpoint(self) -> bool:
+        """Whether a checkpoint should begin now."""
+        return self._checkpointer.wants()
+
+    @property
+    def is_checkpointing(self) -> bool:
+        """Whether a checkpoint is on its way."""
+        return self._checkpointer.is_running
+
+    def stage_prepare(
+        self, header: bytes, body: bytes | None, *, is_never_held: bool = False
+    ) -> None:
+        """Stage an op; without a body when that is still awaited.
+
+        `is_never_held` is kept with an op without a body: it was never acknowledged here.
+        """
+        self._journal.stage(prepare_entry(header, body, is_never_held=is_never_held))
+
+    def stage_truncate(self, group: int, from_op: int) -> None:
+        """Stage that the ops of a group from one on are gone."""
+        assert from_op > 0
+        self._journal.stage(Entry(Kind.TRUNCATE, 0, group, from_op))
+
+    def stage_view(self, state: ViewState) -> None:
+        """Stage a group's view; it must be synced before the replica speaks in it (MD-26)."""
+        self._journal.stage(view_entry(state))
+
+    def stage_gone(self, group: int) -> None:
+        """Stage that a group is gone, with all it had."""
+        self._ceilings.pop(group, None)
+        self._journal.stage(Entry(Kind.GROUP_GONE, 0, group))
+
+    def stage_ceiling(self, group: int, offset: int) -> None:
+        """Stage the offset below which a group may give out offsets that are not yet durable."""
+        self._ceilings[group] = offset
+        self._journal.stage(Entry(Kind.OFFSET_CEILING, 0, group, offset))
+
+    def flush(self, *, sync: bool) -> int:
+        """Write what was staged; return the sequence that stands for all of it, 0 for nothing.
+
+        Without `sync` a sync follows 5 ticks or 16 MiB later.
+        """
+        return self._journal.flush(sync=sync)
+
+    def has_room(self, body_bytes: int) -> bool:
+        """Whether an op with such a body may be staged now; stage it before you ask again."""
+        if self._journal.has_room(body_bytes):
+            return True
+        self._checkpointer.on_refused()
+        return False
+
+    def step(self, event: DiskEvent) -> None:
+        """Take one event of the disk."""
+        match event:
+            case Written():
+                self._journal.on_written(event.sequence)
+            case Synced():
+                self._journal.on_synced(event.sequence)
+                self._checkpointer.on_progress()
+            case JournalAllocated():
+                self._journal.on_allocated(event.file, is_done=event.is_done)
+            case JournalRead():
+                self._reads.on_read(event.token, event.data)
+            case FileReplaced():
+                self._checkpointer.on_replaced(event.token, is_done=event.is_done)
+            case BlockWritten():
+                is_ours = self._writer.on_written(event.token)
+                assert is_ours
+        self._try_stop()
+
+    def tick(self, now: int) -> None:
+        """Let time pass: `now` counts ticks of 10 ms and never falls."""
+        self._journal.tick(now)
+        self._checkpointer.tick(now)
+
+    def take_effects(self) -> list[DiskEffect]:
+        """Give what the disk must do, in order, once."""
+        return self._outbox.take_effects()
+
+    def oldest_op(self, group: int) -> int:
+        """Give the lowest op of the run that ends at the newest op held with a body; 0 if none."""
+        return self._journal.index.oldest_op(group)
+
+    def read(self, group: int, op: int, token: int) -> bool:
+        """Start reading an op; return whether the journal holds it with its body."""
+        return self._reads.start(group, op, token)
+
+    def take_reads(self) -> list[tuple[int, bytes, bytes]]:
+        """Give the reads that have come: token, header, body; both empty when it is damaged."""
+        return self._reads.take()
+
+    def begin_checkpoint(self, groups: Iterable[GroupCheckpoint], live: Live) -> int:
+        """Make all groups durable as they are; return the number that `checkpointed` will reach.
+
+        Every group of the store must be given; one that is the same object as last time is not
+        encoded again. While a checkpoint runs, the newest one asked for waits. `live` gives the
+        header and body of an op above the commit point that must be kept; it is called in `step`,
+        when files are freed.
+        """
+        return self._checkpointer.begin(groups, self._ceilings, live)
+
+    def stop_clean(self) -> None:
+        """Mark the stop as clean once everything is synced; `is_stopped` says when it is durable.
+
+        Nothing may be staged any more.
+        """
+        self._is_stopping = True
+        if self._journal.synced < self._journal.issued:
+            self._journal.write_sync_point()
+        self._try_stop()
+
+    def take_findings(self) -> list[Finding]:
+        """Give what was noticed since the last call."""
+        return self._outbox.take_findings()
+
+    def _open(self, old: Superblock, *, suspect_at: int, boot_identity: int) -> None:
+        """Name this opening in the superblock; only then may the journal be written."""
+        journal = self._journal
+        opening = Opening(old.opening + 1, journal.issued + 1)
+        opened = msgspec.structs.replace(
+            old,
+            synced=journal.synced,
+            suspect_at=suspect_at,
+            boot_identity=boot_identity,
+            is_clean=False,
+            history=(*old.history, opening)[-HISTORY_MAX:],
+        )
+        self._writer.write(lambda _: opened, self._on_open)
+
+    def _on_open(self) -> None:
+        self._journal.is_open = True
+        self._journal.pump()
+
+    def _try_stop(self) -> None:
+        journal = self._journal
+        if not self._is_stopping or not journal.is_idle or journal.synced < journal.issued:
+            return
+        self._is_stopping = False
+        self._writer.write(
+            lambda old: msgspec.structs.replace(old, synced=journal.synced, is_clean=True),
+            self._on_stopped,
+        )
+
+    def _on_stopped(self) -> None:
+        self.is_stopped = True
