@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test bench vectors demo lock clean
+.PHONY: help setup check test sim sim-night bench vectors demo lock clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -30,10 +30,25 @@ check: $(READY)  ## format, lint, types, contracts, fast tests: about a minute
 
 # The last lines list what was skipped, with the reason.
 test: check  ## everything; what .ci/run calls
+	$(BIN)/python -m tools.simulate --seeds 500 --tree --jobs 2
 	$(BIN)/python -m pytest -q -n 2 -rs -m slow
 
-bench: $(READY)  ## the kernel against a bare hash loop, a copy and its twin
+bench: $(READY)  ## kernel, core and journal, each beside its own baseline
 	$(BIN)/python bench/kernel.py
+	$(BIN)/python bench/core.py
+	$(BIN)/python bench/journal.py
+
+# make sim SEED=7 looks at one seed, make sim SEEDS=500 searches.
+SEEDS ?= 100
+sim: $(READY)  ## the simulator: SEED=n for one, SEEDS=n for many (from the tree's own hash)
+ifdef SEED
+	$(BIN)/python -m tools.simulate --seed $(SEED)
+else
+	$(BIN)/python -m tools.simulate --seeds $(SEEDS) --tree --jobs 2
+endif
+
+sim-night: $(READY)  ## the simulator for a night: 10,000 seeds
+	$(BIN)/python -m tools.simulate --seeds 10000 --tree --jobs 2
 
 vectors: $(READY)  ## record the released SDK's bytes anew into tests/vectors
 	$(BIN)/python -m tools.record_vectors

@@ -11,7 +11,7 @@ class ViewState(msgspec.Struct, frozen=True):
 
     `is_suspect`: its log may have lost ops that it acknowledged, so the shortness of its log proves
     nothing until a later view has been installed. `is_view_lost`: even the view may be older than
-    one that it promised, so it must hear of the view from others before it takes part (rule 7).
+    one that it promised, so it must hear of the view from others before it takes part (FM-7).
     """
 
     group: int

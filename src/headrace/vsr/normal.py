@@ -378,7 +378,7 @@ def _result_of(state: State, header: PrepareHeader, body: bytes) -> bytes:
             state.client_table.disconnect(header.client)
             return b""
         case _:
-            # A new primary serves nobody before all that it adopted is applied (rule 15), so no
+            # A new primary serves nobody before all that it adopted is applied (FM-15), so no
             # request is ordered twice.
             assert not state.client_table.is_applied(header)
             return state.machine.apply(header, body)

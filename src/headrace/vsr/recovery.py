@@ -2,7 +2,7 @@
 
 It probes: asks all which view it is, and stays out of every quorum until the primary has answered
 (VS-20). A wiped replica also waits for reports of so many others that no promise it has forgotten
-can be unknown to all of them (rule 7).
+can be unknown to all of them (FM-7).
 """
 
 from headrace.vsr.state import State, Status

@@ -149,7 +149,7 @@ class Replica:
         """Take up what the disk remembers; called once, before `start`.
 
         A replica with a past of its own joins as a backup that probes (MD-29); one whose disk was
-        replaced first recovers what it has forgotten (rule 7); a single replica just goes on.
+        replaced first recovers what it has forgotten (FM-7); a single replica just goes on.
         """
         state = self.state
         if state.replicas > 1 and (recovered is not None or is_replaced):

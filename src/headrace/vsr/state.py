@@ -97,7 +97,7 @@ class State:
         self.held: list[SendFrame] = []
         # As primary.
         self.acknowledged = [0] * options.quorums.replicas
-        self.view_head = 0  # serves no request before this op is committed again (rule 15)
+        self.view_head = 0  # serves no request before this op is committed again (FM-15)
         self.queue: deque[tuple[RequestHeader, bytes]] = deque()
         self.in_flight: dict[int, RequestHeader] = {}  # by client
         # In a view change.
