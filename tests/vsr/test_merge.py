@@ -67,7 +67,7 @@ def test_two_of_three_who_never_had_it_are_proof() -> None:
 
 
 def test_a_suspect_proves_nothing() -> None:
-    """Rule 6: a damaged log is neither a copy nor a nack."""
+    """FM-6: a damaged log is neither a copy nor a nack."""
     merged = decide(3, vote(0, LOG), vote(1, SHORT), vote(2, SHORT, is_suspect=True))
     assert merged.head == 3
 
