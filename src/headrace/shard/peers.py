@@ -4,6 +4,8 @@ One heartbeat frame per pair of nodes carries the groups that changed, each unti
 acknowledged a frame that told it; so a lost frame loses nothing and an idle group costs nothing.
 """
 
+from headrace.base.checksum import xxh3_64
+from headrace.base.limits import HEADER_BYTES
 from headrace.wire.replica_headers import (
     NODE_HEARTBEAT,
     GroupBeat,
@@ -11,8 +13,6 @@ from headrace.wire.replica_headers import (
     encode_beats,
 )
 from headrace.wire.seals import seal
-
-_HEADER_BYTES = 256
 
 
 class Peer:
@@ -49,7 +49,8 @@ class Peer:
         body = encode_beats(beats)
         header = NodeHeartbeatHeader(
             cluster=cluster,
-            size=_HEADER_BYTES + len(body),
+            checksum_body=xxh3_64(body),
+            size=HEADER_BYTES + len(body),
             replica=own_replica,
             number=self._sent,
             acknowledged=self._received,

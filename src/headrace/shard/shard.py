@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from headrace.base.checksum import xxh3_64
 from headrace.base.limits import HEADER_BYTES
 from headrace.base.prng import Prng
 from headrace.ports.disk import (
@@ -285,6 +286,9 @@ class Shard:
         return kind in (FrameKind.PREPARE, FrameKind.REPAIR_PREPARE) or sender == replica
 
     def _on_heartbeat(self, sender: int, header: NodeHeartbeatHeader, body: bytes) -> None:
+        if header.checksum_body != xxh3_64(body):
+            self.probes.hit("frame.refused")
+            return
         self._peers[sender].hear(header, self._now)
         for beat in decode_beats(body):
             replica = self.groups.get(beat.group)

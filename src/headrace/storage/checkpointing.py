@@ -68,7 +68,10 @@ class Checkpointer:
         self._next: _Order | None = None
         self._is_short = False
         self._is_healing = is_healing  # damage lies in the journal: free all of it
-        self._gain_at = 0  # how much must have been placed before another one can help
+        # Another one can help when so much has been placed, or so late: what was uncommitted then
+        # may be committed now, and a journal without room places nothing.
+        self._gain_at = 0
+        self._again_at = 0
 
     @property
     def is_running(self) -> bool:
@@ -82,8 +85,10 @@ class Checkpointer:
         ring = self._journal.ring
         if self._is_healing:
             return True
-        if self._journal.placed_bytes < self._gain_at or len(ring.used) == 1:
+        if len(ring.used) == 1:
             return False
+        if self._journal.placed_bytes < self._gain_at:
+            return self._is_short and self._now >= self._again_at
         return self._is_short or ring.used_bytes * 4 >= ring.admission_bytes * 3
 
     def on_refused(self) -> None:
@@ -209,6 +214,7 @@ class Checkpointer:
         self.number = order.number
         ring.release(order.freed_count)
         self._gain_at = self._journal.placed_bytes + ring.file_bytes // 4
+        self._again_at = self._now + RETRY_TICKS
         self._is_short = False
         if order.freed_count or len(ring.used) == 1:
             self._is_healing = False

@@ -62,27 +62,35 @@ def on_request(state: State, event: RequestReceived) -> None:
 def _is_new(state: State, header: RequestHeader) -> bool:
     """Whether a request is to be ordered; if not, it has been answered."""
     if header.operation == Operation.REGISTER:
-        if state.client_table.is_of_another_user(header.client, header.user_id):
+        is_new = not state.client_table.is_of_another_user(header.client, header.user_id)
+        if not is_new:
             evict(state, header.client, EvictionReason.SESSION_ERROR)
-            return False
     else:
-        verdict, reply = state.client_table.judge(header)
-        if verdict == Verdict.REPLAY:
-            state.probes.hit("session.duplicate_replayed")
-            state.out.append(SendReply(header.client, reply))
-            return False
-        if verdict in _STATUSES:
-            if verdict == Verdict.ALREADY_APPLIED:
-                state.probes.hit("session.already_applied")
-            answer(state, header, _STATUSES[verdict])
-            return False
-        if verdict in _EVICTIONS:
-            evict(state, header.client, _EVICTIONS[verdict])
-            return False
-    if header.client in state.in_flight:
+        is_new = _is_new_to_table(state, header)
+    if is_new and header.client in state.in_flight:
         answer(state, header, Code.TRANSIENT_NOT_COMMITTED)
         return False
-    return True
+    return is_new
+
+
+def _is_new_to_table(state: State, header: RequestHeader) -> bool:
+    """Whether a request of a session was never answered; if it was, it is answered again."""
+    if header.session > state.commit_min:
+        # A session that we have not applied: whoever minted it leads, or we lag. One at or below
+        # our commit point is judged right even by a primary that has been deposed.
+        answer(state, header, Code.TRANSIENT_NOT_ACCEPTED)
+        return False
+    verdict, reply = state.client_table.judge(header)
+    if verdict == Verdict.REPLAY:
+        state.probes.hit("session.duplicate_replayed")
+        state.out.append(SendReply(header.client, reply))
+    elif verdict in _STATUSES:
+        if verdict == Verdict.ALREADY_APPLIED:
+            state.probes.hit("session.already_applied")
+        answer(state, header, _STATUSES[verdict])
+    elif verdict in _EVICTIONS:
+        evict(state, header.client, _EVICTIONS[verdict])
+    return verdict == Verdict.NEW
 
 
 def _propose(state: State, header: RequestHeader, body: bytes) -> None:

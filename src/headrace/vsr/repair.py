@@ -63,6 +63,8 @@ def _request_missing(state: State, source: int) -> bool:
     if source == state.options.replica:
         source = state.prng.choice(state.others)
     state.repair_nonce = state.prng.u64()
+    low, high = wanted
+    state.fetched = {op: each for op, each in state.fetched.items() if low <= op <= high}
     state.send_unscoped(
         source,
         REQUEST_PREPARES,
@@ -147,9 +149,28 @@ def fill(state: State, header: PrepareHeader, data: bytes, body: bytes) -> None:
             log.put(Entry(entry.header, body, data=entry.data))
             if log is state.log:
                 state.out.append(JournalPrepare(op, header.checksum, entry.data, body))
-    elif op < log.linked and len(state.fetched) < state.options.repair_ops_max:
+    elif op < log.linked and _is_wanted(state, op):
         state.fetched[op] = (header, data, body)
         link(state, log)
+
+
+def _is_wanted(state: State, op: int) -> bool:
+    """Whether an op was asked for, so that what waits here stays within one request."""
+    return state.repairing is not None and state.repairing[0] <= op <= state.repairing[1]
+
+
+def keep_above(state: State, header: PrepareHeader, data: bytes, body: bytes) -> None:
+    """Keep an op above the head until those before it have come; journal reads have no order."""
+    if header.op > state.log.head and _is_wanted(state, header.op):
+        state.fetched[header.op] = (header, data, body)
+
+
+def take_next(state: State) -> tuple[PrepareHeader, bytes, bytes] | None:
+    """Give the op that follows the head, if it has come and fits."""
+    following = state.fetched.pop(state.log.head + 1, None)
+    if following is None or following[0].parent != state.log.checksum(state.log.head):
+        return None
+    return following
 
 
 def after_fill(state: State) -> None:

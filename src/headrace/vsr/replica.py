@@ -317,17 +317,19 @@ def _on_repair_prepare(state: State, event: FrameReceived) -> None:
     body = _body(event)
     if header.checksum_body != body_checksum(Operation(header.operation), body):
         return
+    if state.parked is None and not state.shared.has_room(len(body)):
+        state.probes.hit("repair.without_room")  # It will be asked for again (O2.3).
+        return
     data = repair.header_of(event.frame)
-    log = state.log
-    is_next = (
+    is_of_view = (
         state.status == Status.NORMAL
         and header.view == state.view
-        and header.op == log.head + 1
-        and header.parent == log.checksum(log.head)
         and state.primary != state.options.replica
     )
-    if is_next:
-        normal.accept(state, header, data, body)
+    if is_of_view and header.op > state.log.head:
+        repair.keep_above(state, header, data, body)
+        while (following := repair.take_next(state)) is not None:
+            normal.accept(state, *following)
     else:
         repair.fill(state, header, data, body)
     if state.parked is not None:

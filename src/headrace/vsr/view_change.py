@@ -247,6 +247,9 @@ def start_view_if_complete(state: State) -> None:
         return
     if log.linked > state.commit_min + 1 or missing_range(state) is not None:
         return
+    if not state.shared.has_room(_largest_to_journal(state, log)):
+        state.probes.hit("view_change.without_room")
+        return
     state.probes.hit("view_change.completed")
     commit = state.parked_commit
     _install(state, log)
@@ -260,6 +263,18 @@ def start_view_if_complete(state: State) -> None:
     apply_committed(state)
     if log.head > state.commit_max:
         state.start_timer(Timer.RETRANSMIT, state.options.timeouts.prepare_retransmit_interval)
+
+
+def _largest_to_journal(state: State, log: Log) -> int:
+    """Give the largest body of a decided log that the journal does not hold yet."""
+    return max(
+        (
+            len(entry.body)
+            for op, entry in log.entries.items()
+            if op > state.commit_min and entry.body is not None and not entry.is_durable
+        ),
+        default=0,
+    )
 
 
 def _install(state: State, log: Log) -> None:

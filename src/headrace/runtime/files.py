@@ -1,0 +1,439 @@
+"""The real disk behind the port: one folder, its lock, and two threads that wait for it.
+
+```
+caller    WriteJournal -> pwrite -> Written
+syncer    fdatasync of what is dirty -> Synced; the next one begins when the last one ended (D5)
+keeper    all other effects, one after another, in their order
+```
+
+A checkpoint is the keeper's and so never delays a sync of the journal. An error that is not a lack
+of space ends the node: nothing is delivered after it and no sync is tried again, because nobody
+knows what a failed one has left (O2.4).
+
+Flow:       replicate, recover.
+Invariants: Written comes before the Synced that covers it; a Synced names what had been written
+            when its sync began; no other process has the folder open.
+"""
+
+import errno
+import fcntl
+import os
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Lock, Thread
+from typing import Any, NoReturn, Self
+
+from headrace.ports.disk import (
+    AllocateJournal,
+    BlockWritten,
+    DiskEffect,
+    DiskEvent,
+    FileReplaced,
+    JournalAllocated,
+    JournalRead,
+    ReadJournal,
+    RemoveFile,
+    ReplaceFile,
+    Synced,
+    WriteBlock,
+    WriteJournal,
+    Written,
+)
+from headrace.storage.config import MARKER_NAME, journal_name
+from headrace.storage.store import Cut
+
+LOCK_NAME = "lock"
+QUARANTINE_PREFIX = "quarantine."
+TEMPORARY_SUFFIX = ".tmp"
+
+_FOLDER_MODE = 0o700
+_FILE_MODE = 0o600
+_READ_BYTES = 1 << 20
+_SECTOR_BYTES = 4096
+_UNREADABLE = b"\xff"  # not zero: zero would say that nothing was ever written there
+_SYNC, _END = True, False  # what the syncer is told
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class DiskFailedError(Exception):
+    """The disk failed a write or a sync: the node must end, and restart is the recovery."""
+
+
+class FolderInUseError(Exception):
+    """Another process has the folder open."""
+
+
+class FileDisk:
+    """Carries out disk effects on the files of one folder; one thread calls it.
+
+    What the caller's own thread did is in `take_events` when `submit` returns; `wake` is called,
+    from another thread, when there is more.
+    """
+
+    def __init__(self, folder: Path, wake: Callable[[], None]) -> None:
+        """Open a folder, made if it is not there.
+
+        Raises:
+            FolderInUseError: Another process has it open.
+        """
+        self.folder = folder
+        self.sync_count = 0
+        self._wake = wake
+        _make_folder(folder)
+        self._folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        os.fchmod(self._folder_fd, _FOLDER_MODE)
+        self._lock_fd = self._take_folder()
+        # The lock guards what the threads share: these, and the journal files.
+        self._lock = Lock()
+        self._events: list[DiskEvent] = []
+        self._failure: BaseException | None = None
+        self._dirty: dict[int, None] = {}  # descriptors of files written since the last sync
+        self._written = 0
+        self._is_sync_wanted = False
+        self._journals: dict[int, int] = {}  # file -> descriptor
+        self._is_closed = False
+        self._kept: dict[type, Callable[[Any], DiskEvent | None]] = {
+            AllocateJournal: self._allocate_journal,
+            ReadJournal: self._read_journal,
+            ReplaceFile: self._replace_file,
+            WriteBlock: self._write_block,
+            RemoveFile: self._remove_file,
+        }
+        self._syncs: SimpleQueue[bool] = SimpleQueue()
+        self._orders: SimpleQueue[DiskEffect | None] = SimpleQueue()
+        self._threads = [
+            Thread(target=self._run_syncer, name=f"syncer {folder.name}", daemon=True),
+            Thread(target=self._run_keeper, name=f"keeper {folder.name}", daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Carry out what was submitted, end the threads, and give the folder free."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._syncs.put(_END)
+        self._orders.put(None)
+        for thread in self._threads:
+            thread.join()
+        for fd in (*self._journals.values(), self._folder_fd, self._lock_fd):
+            os.close(fd)
+
+    # Effects and events.
+
+    def submit(self, effect: DiskEffect) -> None:
+        """Begin to carry out one effect; a journal record is written when this returns.
+
+        Raises:
+            DiskFailedError: This write failed, or anything before it.
+        """
+        assert not self._is_closed
+        if self._failure is not None:
+            self._raise_failure()
+        if type(effect) is WriteJournal:
+            self._write_journal(effect)
+        else:
+            assert type(effect) in self._kept
+            self._orders.put(effect)
+
+    def take_events(self) -> list[DiskEvent]:
+        """Give what has happened, in order, once.
+
+        Raises:
+            DiskFailedError: A write or a sync failed; nothing that came after is delivered.
+        """
+        with self._lock:
+            if self._failure is not None:
+                self._raise_failure()
+            events, self._events = self._events, []
+        return events
+
+    def _write_journal(self, effect: WriteJournal) -> None:
+        assert effect.sequence == self._written + 1 or self._written == 0
+        try:
+            fd = self._journals.get(effect.file)
+            if fd is None:
+                fd = self._open_journal(effect.file, os.O_RDWR)
+            _write_all(fd, effect.data, effect.position)
+        except OSError as error:
+            self._fail(error)
+            self._raise_failure()
+        with self._lock:
+            self._events.append(Written(effect.sequence))
+            self._written = effect.sequence
+            self._dirty[fd] = None
+            is_first = effect.sync and not self._is_sync_wanted
+            self._is_sync_wanted |= effect.sync
+        if is_first:
+            self._syncs.put(_SYNC)
+
+    def _answer(self, event: DiskEvent) -> None:
+        with self._lock:
+            self._events.append(event)
+        self._wake()
+
+    def _fail(self, error: BaseException) -> None:
+        with self._lock:
+            if self._failure is None:
+                self._failure = error
+
+    def _raise_failure(self) -> NoReturn:
+        raise DiskFailedError(f"{self.folder}: {self._failure}") from self._failure
+
+    # The threads.
+
+    def _run_syncer(self) -> None:
+        while self._syncs.get():
+            with self._lock:
+                is_failed = self._failure is not None
+                dirty, self._dirty = self._dirty, {}
+                sequence = self._written
+                self._is_sync_wanted = False
+            if not is_failed:
+                self._guard(self._sync, dirty, sequence)
+
+    def _sync(self, dirty: Iterable[int], sequence: int) -> None:
+        for fd in dirty:
+            os.fdatasync(fd)
+        self.sync_count += 1
+        self._answer(Synced(sequence))
+
+    def _run_keeper(self) -> None:
+        while (effect := self._orders.get()) is not None:
+            if self._failure is None:
+                self._guard(self._keep, effect)
+
+    def _keep(self, effect: DiskEffect) -> None:
+        event = self._kept[type(effect)](effect)
+        if event is not None:
+            self._answer(event)
+
+    def _guard(self, work: Callable[..., None], *arguments: object) -> None:
+        """Do some work of a thread; whatever ends it ends the node."""
+        try:
+            work(*arguments)
+        except BaseException as error:
+            self._fail(error)
+            self._wake()
+            if not isinstance(error, OSError):
+                raise  # A bug of ours: its trace must be seen.
+
+    # What the keeper does.
+
+    def _allocate_journal(self, effect: AllocateJournal) -> JournalAllocated:
+        fd = self._open_journal(effect.file, os.O_RDWR | os.O_CREAT)
+        size_before = os.fstat(fd).st_size
+        try:
+            os.posix_fallocate(fd, 0, effect.size)
+        except OSError as error:
+            if error.errno not in _NO_SPACE:
+                raise
+            os.ftruncate(fd, size_before)  # What was taken of the space is given back.
+            return JournalAllocated(effect.file, is_done=False)
+        os.fsync(fd)
+        os.fsync(self._folder_fd)
+        return JournalAllocated(effect.file, is_done=True)
+
+    def _read_journal(self, effect: ReadJournal) -> JournalRead:
+        try:
+            fd = self._open_journal(effect.file, os.O_RDWR)
+            return JournalRead(effect.token, os.pread(fd, effect.length, effect.position))
+        except OSError:
+            return JournalRead(effect.token, None)
+
+    def _replace_file(self, effect: ReplaceFile) -> FileReplaced:
+        try:
+            self._write_temporary(effect.name, effect.data)
+        except OSError as error:
+            self._remove(effect.name + TEMPORARY_SUFFIX)
+            if error.errno not in _NO_SPACE:
+                raise
+            return FileReplaced(effect.token, is_done=False)
+        self._rename_temporary(effect.name)
+        return FileReplaced(effect.token, is_done=True)
+
+    def _write_block(self, effect: WriteBlock) -> BlockWritten:
+        fd = self._open(effect.name, os.O_WRONLY)
+        try:
+            _write_all(fd, effect.data, effect.position)
+            os.fdatasync(fd)
+        finally:
+            os.close(fd)
+        return BlockWritten(effect.token)
+
+    def _remove_file(self, effect: RemoveFile) -> None:
+        self._remove(effect.name)
+
+    # Before the store is open.
+
+    def read_files(self) -> dict[str, bytes]:
+        """Give all files of the store, durable, as the medium has them.
+
+        Each is synced and dropped from the page cache first: a killed process may have left bytes
+        there that were never durable, and after a failed sync the cache holds bytes that the medium
+        does not. A sector that cannot be read comes as bytes that no checksum fits.
+
+        Raises:
+            DiskFailedError: A file could not be synced.
+        """
+        names = [name for name in self._names() if not name.startswith(QUARANTINE_PREFIX)]
+        try:
+            for name in names:
+                self._sync_and_drop(name)
+            os.fsync(self._folder_fd)
+        except OSError as error:
+            self._fail(error)
+            self._raise_failure()
+        return {name: self._read(name) for name in names}
+
+    def write_files(self, files: Mapping[str, bytes]) -> None:
+        """Make these the store's files: the old ones go first, the marker comes last."""
+        assert MARKER_NAME in files
+        assert not self._journals, "nothing was submitted yet"
+        self._remove(MARKER_NAME)
+        os.fsync(self._folder_fd)
+        for name in self._names():
+            if not name.startswith(QUARANTINE_PREFIX):
+                self._remove(name)
+        for name in sorted(files, key=lambda name: (name == MARKER_NAME, name)):
+            self._write_temporary(name, files[name])
+            self._rename_temporary(name)
+
+    def keep_cuts(self, cuts: Iterable[Cut]) -> list[str]:
+        """Write each cut to a file of its own, durable; give their names.
+
+        A line in front says where the bytes lay. Evidence is not worth a node: without space there
+        are fewer names than cuts.
+        """
+        numbers = [name.removeprefix(QUARANTINE_PREFIX) for name in self._names()]
+        number = max((int(each) for each in numbers if each.isdecimal()), default=0)
+        names = []
+        for cut in cuts:
+            number += 1
+            name = f"{QUARANTINE_PREFIX}{number}"
+            line = f"{cut.file} {cut.position} {len(cut.data)}\n"
+            event = self._replace_file(ReplaceFile(0, name, line.encode() + cut.data))
+            if event.is_done:
+                names.append(name)
+        return names
+
+    # Files.
+
+    def _take_folder(self) -> int:
+        fd = self._open(LOCK_NAME, os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            os.close(self._folder_fd)
+            raise FolderInUseError(f"{self.folder} is in use by another process") from None
+        return fd
+
+    def _names(self) -> list[str]:
+        return sorted(
+            entry.name
+            for entry in self.folder.iterdir()
+            if entry.name != LOCK_NAME and entry.is_file() and not entry.is_symlink()
+        )
+
+    def _open(self, name: str, flags: int) -> int:
+        assert os.sep not in name
+        return os.open(name, flags, _FILE_MODE, dir_fd=self._folder_fd)
+
+    def _open_journal(self, file: int, flags: int) -> int:
+        with self._lock:
+            fd = self._journals.get(file)
+            if fd is None:
+                fd = self._journals[file] = self._open(journal_name(file), flags)
+        return fd
+
+    def _remove(self, name: str) -> None:
+        assert os.sep not in name
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=self._folder_fd)
+
+    def _write_temporary(self, name: str, data: bytes) -> None:
+        fd = self._open(name + TEMPORARY_SUFFIX, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        try:
+            _write_all(fd, data, 0)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def _rename_temporary(self, name: str) -> None:
+        folder = self._folder_fd
+        os.rename(name + TEMPORARY_SUFFIX, name, src_dir_fd=folder, dst_dir_fd=folder)
+        os.fsync(folder)
+
+    def _sync_and_drop(self, name: str) -> None:
+        fd = self._open(name, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(fd)
+
+    def _read(self, name: str) -> bytes:
+        fd = self._open(name, os.O_RDONLY)
+        try:
+            size = os.fstat(fd).st_size
+            return b"".join(
+                _read_chunk(fd, min(_READ_BYTES, size - position), position)
+                for position in range(0, size, _READ_BYTES)
+            )
+        finally:
+            os.close(fd)
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and those above it, each durable in its parent."""
+    if folder.is_dir():
+        return
+    _make_folder(folder.parent)
+    folder.mkdir(mode=_FOLDER_MODE, exist_ok=True)
+    fd = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _write_all(fd: int, data: bytes, position: int) -> None:
+    """Write all of it, also when the system takes only a part at a time."""
+    done = os.pwrite(fd, data, position)
+    while done < len(data):
+        count = os.pwrite(fd, memoryview(data)[done:], position + done)
+        if count == 0:
+            raise OSError(errno.EIO, "write of no bytes")
+        done += count
+
+
+def _read_chunk(fd: int, length: int, position: int) -> bytes:
+    """Read so many bytes, what cannot be read as bytes that fit no checksum."""
+    try:
+        return _read_all(fd, length, position)
+    except OSError:
+        if length <= _SECTOR_BYTES:
+            return _UNREADABLE * length
+    return b"".join(
+        _read_chunk(fd, min(_SECTOR_BYTES, length - start), position + start)
+        for start in range(0, length, _SECTOR_BYTES)
+    )
+
+
+def _read_all(fd: int, length: int, position: int) -> bytes:
+    parts = []
+    while length and (part := os.pread(fd, length, position)):
+        parts.append(part)
+        length -= len(part)
+        position += len(part)
+    return b"".join(parts)

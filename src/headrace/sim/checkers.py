@@ -1,0 +1,384 @@
+"""What must hold, whatever the seed does; a broken rule raises `SimViolationError`.
+
+R1  one history per group: an op has one identity, over all nodes and all time, and names its parent
+R2  equal ops give equal state
+R4  what a node promised or acknowledged survives its restarts
+R5  no acknowledgement in a view below one that was promised
+R6  a reply tells what was applied at that op
+H1  nothing acknowledged is lost        H2  nothing is applied that nobody asked for
+H3  an offset names one request         H4  a request is applied once
+H5  offsets rise by one                 H6  acknowledged before sent means a lower offset
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, Protocol
+
+from headrace.ports.machine import StateMachine
+from headrace.sim.violation import SimViolationError
+from headrace.wire.layout import KIND_OFFSET
+from headrace.wire.numbers import FrameKind, Operation
+from headrace.wire.replica_headers import (
+    DO_VIEW_CHANGE,
+    PREPARE_OK,
+    START_VIEW_CHANGE,
+    PrepareHeader,
+)
+from headrace.wire.replies import RESULT_OK
+
+
+class ReplicaFace(Protocol):
+    """What the checkers ask of a group's replica."""
+
+    @property
+    def view(self) -> int:
+        """The view it is in, or moves to."""
+
+    @property
+    def log_view(self) -> int:
+        """The view that its log is of."""
+
+    @property
+    def op(self) -> int:
+        """The head of its log."""
+
+    @property
+    def commit_min(self) -> int:
+        """What it has applied."""
+
+    @property
+    def commit_max(self) -> int:
+        """What it knows to be committed."""
+
+
+class _Applied(NamedTuple):
+    checksum: int
+    client: int
+    request: int
+    reply: bytes
+    state_hash: int
+
+
+class _Promise:
+    """What one node said of one group, and must not take back."""
+
+    __slots__ = ("acked_op", "acked_view", "log_view", "view")
+
+    def __init__(self) -> None:
+        self.view = 0
+        self.log_view = 0
+        self.acked_view = 0
+        self.acked_op = 0
+
+
+class _GroupHistory:
+    """What all nodes together have shown of one group."""
+
+    def __init__(self) -> None:
+        self.identities: dict[int, int] = {}  # by op
+        self.applied: dict[int, _Applied] = {}  # by op
+        self.order: list[int] = []  # ops that reached the machine, rising
+        self.ops_by_request: dict[tuple[int, int], int] = {}
+        self.invoked: dict[tuple[int, int], tuple[bytes, int]] = {}  # body, offset floor
+        self.answered: dict[tuple[int, int], int] = {}  # offset
+        self.next_offset = 0
+        self.floor = -1  # highest acknowledged offset
+
+    def state_hash_at(self, op: int) -> int:
+        """Give the state's hash after that op; ops that reach no machine change nothing."""
+        index = bisect_right(self.order, op)
+        return self.applied[self.order[index - 1]].state_hash if index else 0
+
+
+class Checkers:
+    """Told everything that happens; raises at the first thing that may not."""
+
+    def __init__(self) -> None:
+        self._groups: dict[int, _GroupHistory] = {}
+        self._promises: dict[tuple[int, int], _Promise] = {}
+        self._position: dict[tuple[int, int], int | None] = {}  # index of the last applied op
+        self._seen: dict[tuple[int, int], tuple[int, int]] = {}  # view and commit in this life
+        self._shortened: dict[int, None] = {}  # nodes whose disk was damaged
+        self._sent: dict[int, Callable[[int, bytes, Mapping[int, ReplicaFace]], None]] = {
+            FrameKind.PREPARE_OK: self._sent_prepare_ok,
+            FrameKind.START_VIEW_CHANGE: self._sent_start_view_change,
+            FrameKind.DO_VIEW_CHANGE: self._sent_do_view_change,
+        }
+
+    @property
+    def applied_count(self) -> int:
+        """How many ops were committed, as far as any node has applied them."""
+        return sum(len(history.applied) for history in self._groups.values())
+
+    # Told by machines
+
+    def made(self, node: int, group: int) -> None:
+        """Take note of an empty machine."""
+        self._position[node, group] = -1
+
+    def installed(self, node: int, group: int) -> None:
+        """Take note that a machine's state was replaced."""
+        self._position[node, group] = None
+
+    def applied(
+        self, node: int, header: PrepareHeader, body: bytes, reply: bytes, state_hash: int
+    ) -> None:
+        """Check one application against all others of that op."""
+        history = self._history(header.group)
+        self._check_identity(history, node, header)
+        known = history.applied.get(header.op)
+        if known is None:
+            self._check_first(history, node, header, body, reply)
+            history.applied[header.op] = _Applied(
+                header.checksum, header.client, header.request, reply, state_hash
+            )
+            history.order.append(header.op)
+        elif known.state_hash != state_hash or known.reply != reply:
+            raise SimViolationError(
+                "R2", node=node, group=header.group, op=header.op, hash=state_hash, known=known
+            )
+        self._advance(history, node, header)
+
+    def _check_identity(self, history: _GroupHistory, node: int, header: PrepareHeader) -> None:
+        for op, checksum in ((header.op, header.checksum), (header.op - 1, header.parent)):
+            if op == 0:
+                continue
+            known = history.identities.setdefault(op, checksum)
+            if known != checksum:
+                raise SimViolationError(
+                    "R1",
+                    node=node,
+                    group=header.group,
+                    op=op,
+                    applied=header.op,
+                    view=header.view,
+                    checksum=checksum,
+                    known=known,
+                )
+
+    def _check_first(
+        self, history: _GroupHistory, node: int, header: PrepareHeader, body: bytes, reply: bytes
+    ) -> None:
+        facts = {"node": node, "group": header.group, "op": header.op, "client": header.client}
+        if history.order and header.op < history.order[-1]:
+            raise SimViolationError("R1", why="applied by none of those who went on", **facts)
+        if header.operation != Operation.CREATE_STREAM:
+            return
+        key = (header.client, header.request)
+        invoked = history.invoked.get(key)
+        if invoked is None or invoked[0] != body:
+            raise SimViolationError("H2", request=header.request, invoked=invoked, **facts)
+        if key in history.ops_by_request:
+            first = history.ops_by_request[key]
+            raise SimViolationError("H4", request=header.request, first=first, **facts)
+        history.ops_by_request[key] = header.op
+        if reply[:4] != RESULT_OK:
+            return
+        offset = int.from_bytes(reply[4:12], "little")
+        if offset != history.next_offset:
+            raise SimViolationError("H5", offset=offset, expected=history.next_offset, **facts)
+        history.next_offset += 1
+
+    def _advance(self, history: _GroupHistory, node: int, header: PrepareHeader) -> None:
+        """Check that the node applied what comes next, and nothing else."""
+        place = (node, header.group)
+        position = self._position.get(place)
+        index = bisect_right(history.order, header.op) - 1
+        if position is not None and index != position + 1:
+            raise SimViolationError(
+                "R1",
+                why="applied out of order",
+                node=node,
+                group=header.group,
+                op=header.op,
+                last=history.order[position] if position >= 0 else 0,
+            )
+        self._position[place] = index
+
+    # Told by nodes
+
+    def booted(self, node: int, replicas: Iterable[tuple[int, ReplicaFace]]) -> None:
+        """Check what a node knows at the start of a life."""
+        for group, replica in replicas:
+            self._seen.pop((node, group), None)
+            promise = self._promises.get((node, group))
+            if promise is None:
+                continue
+            if replica.view < promise.view or replica.log_view < promise.log_view:
+                raise SimViolationError(
+                    "R4",
+                    why="forgot a view",
+                    node=node,
+                    group=group,
+                    view=replica.view,
+                    log_view=replica.log_view,
+                    promised=(promise.view, promise.log_view),
+                )
+            self._check_acked(node, group, replica.log_view, replica.op)
+
+    def observe(
+        self,
+        node: int,
+        replicas: Iterable[tuple[int, ReplicaFace]],
+        machines: dict[int, StateMachine],
+    ) -> None:
+        """Look at a running node: view and commit never go back, state belongs to its op."""
+        for group, replica in replicas:
+            place = (node, group)
+            view, commit = self._seen.get(place, (0, 0))
+            if replica.view < view or replica.commit_min < commit:
+                raise SimViolationError(
+                    "R4",
+                    why="went back",
+                    node=node,
+                    group=group,
+                    view=(view, replica.view),
+                    commit=(commit, replica.commit_min),
+                )
+            self._seen[place] = (replica.view, replica.commit_min)
+            if self._position.get(place, -1) is None:
+                self._check_state(place, replica, machines[group])
+
+    def _check_state(
+        self, place: tuple[int, int], replica: ReplicaFace, machine: StateMachine
+    ) -> None:
+        history = self._history(place[1])
+        if machine.state_hash() != history.state_hash_at(replica.commit_min):
+            raise SimViolationError(
+                "R2", why="installed", node=place[0], group=place[1], op=replica.commit_min
+            )
+        self._position[place] = bisect_right(history.order, replica.commit_min) - 1
+
+    def sent(self, node: int, frame: bytes, replicas: Mapping[int, ReplicaFace]) -> None:
+        """Watch what a node says, as it stood after the step that said it."""
+        check = self._sent.get(frame[KIND_OFFSET])
+        if check is not None:
+            check(node, frame, replicas)
+
+    def forget(self, node: int, groups: Iterable[int], *, is_wiped: bool) -> None:
+        """Take note that a node lawfully lost its disk, or the unsynced tail of these groups."""
+        for group in groups:
+            promise = self._promises.get((node, group))
+            if promise is None:
+                continue
+            promise.acked_view = promise.acked_op = 0
+            if is_wiped:
+                del self._promises[node, group]
+
+    def damaged(self, node: int) -> None:
+        """Take note that a node's disk was damaged: its log may be shorter than it promised."""
+        self._shortened[node] = None
+
+    def _sent_prepare_ok(
+        self, node: int, frame: bytes, replicas: Mapping[int, ReplicaFace]
+    ) -> None:
+        header = PREPARE_OK.decode(frame)
+        promise = self._promise(node, header.group)
+        log_view = replicas[header.group].log_view
+        if log_view < header.view:
+            raise SimViolationError(
+                "R5",
+                why="acknowledged in a view whose log it does not have",
+                node=node,
+                group=header.group,
+                view=header.view,
+                log_view=log_view,
+            )
+        if header.view < promise.view:
+            raise SimViolationError(
+                "R5", node=node, group=header.group, view=header.view, promised=promise.view
+            )
+        promise.view = promise.log_view = header.view
+        if header.view > promise.acked_view:
+            promise.acked_view, promise.acked_op = header.view, 0
+        promise.acked_op = max(promise.acked_op, header.op)
+
+    def _sent_start_view_change(
+        self, node: int, frame: bytes, _replicas: Mapping[int, ReplicaFace]
+    ) -> None:
+        header = START_VIEW_CHANGE.decode(frame)
+        self._promise_view(node, header.group, header.view)
+
+    def _sent_do_view_change(
+        self, node: int, frame: bytes, _replicas: Mapping[int, ReplicaFace]
+    ) -> None:
+        header = DO_VIEW_CHANGE.decode(frame)
+        promise = self._promise_view(node, header.group, header.view)
+        if header.log_view < promise.log_view:
+            raise SimViolationError(
+                "R4",
+                why="voted from an older log",
+                node=node,
+                group=header.group,
+                log_view=header.log_view,
+                promised=promise.log_view,
+            )
+        promise.log_view = header.log_view
+        self._check_acked(node, header.group, header.log_view, header.op)
+
+    def _promise_view(self, node: int, group: int, view: int) -> _Promise:
+        promise = self._promise(node, group)
+        if view < promise.view:
+            raise SimViolationError(
+                "R4", why="view", node=node, group=group, view=view, promised=promise.view
+            )
+        promise.view = view
+        return promise
+
+    def _check_acked(self, node: int, group: int, log_view: int, op: int) -> None:
+        promise = self._promise(node, group)
+        if node not in self._shortened and log_view == promise.acked_view and op < promise.acked_op:
+            raise SimViolationError(
+                "R4",
+                why="lost what it acknowledged",
+                node=node,
+                group=group,
+                view=log_view,
+                op=op,
+                acknowledged=promise.acked_op,
+            )
+
+    # Told by clients
+
+    def invoked(self, group: int, client: int, request: int, body: bytes) -> None:
+        """Take note of a request that begins."""
+        history = self._history(group)
+        history.invoked[client, request] = (body, history.floor)
+
+    def answered(self, group: int, client: int, request: int, op: int, body: bytes) -> None:
+        """Check the answer of an append against what was applied."""
+        history = self._history(group)
+        facts = {"group": group, "client": client, "request": request, "op": op}
+        applied = history.applied.get(op)
+        if applied is None:
+            raise SimViolationError("R6", why="answered what was never applied", **facts)
+        if (applied.client, applied.request, applied.reply) != (client, request, body):
+            raise SimViolationError("R6", body=body, applied=applied, **facts)
+        if body[:4] != RESULT_OK:
+            return
+        offset = int.from_bytes(body[4:12], "little")
+        floor = history.invoked[client, request][1]
+        if offset <= floor:
+            raise SimViolationError("H6", offset=offset, acknowledged_before=floor, **facts)
+        if history.answered.setdefault((client, request), offset) != offset:
+            raise SimViolationError("H3", offset=offset, **facts)
+        history.floor = max(history.floor, offset)
+
+    # At the end
+
+    def applied_up_to(self, group: int) -> int:
+        """Give the highest op that any node ever applied: less is a loss (H1)."""
+        order = self._history(group).order
+        return order[-1] if order else 0
+
+    def _history(self, group: int) -> _GroupHistory:
+        history = self._groups.get(group)
+        if history is None:
+            history = self._groups[group] = _GroupHistory()
+        return history
+
+    def _promise(self, node: int, group: int) -> _Promise:
+        promise = self._promises.get((node, group))
+        if promise is None:
+            promise = self._promises[node, group] = _Promise()
+        return promise

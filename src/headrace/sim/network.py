@@ -1,0 +1,176 @@
+"""The network of a simulation: it carries encoded bytes, late, twice, damaged or not at all.
+
+Invariants: a frame that arrives unchanged was sent on that link; what is drawn depends on the order
+            of sends alone.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from headrace.base.limits import HEADER_BYTES
+from headrace.base.prng import Prng
+from headrace.sim.agenda import Agenda, exponential
+from headrace.wire.layout import KIND_OFFSET
+from headrace.wire.seals import seal
+
+_PER = 1 << 14  # rates are parts of this
+_KEPT_MAX = 64
+_CLUSTER_AT = 32
+
+Packet = tuple[int, int, bytes]  # source, target, frame
+
+
+class NetworkOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How bad the network is; delays in microseconds, rates in parts of 16,384."""
+
+    delay_min: int = 100
+    delay_mean: int = 500
+    loss: int = 0
+    duplicate: int = 0
+    corrupt: int = 0
+    stale: int = 0
+    is_ordered: bool = False  # frames of one link stay in order, as on a connection
+    capacity: int = 1_000  # packets under way on one link; what comes on top is dropped
+
+
+class Network:
+    """Links between endpoints; every endpoint is a number with a receiver."""
+
+    def __init__(
+        self,
+        options: NetworkOptions,
+        prng: Prng,
+        agenda: Agenda,
+        replica_count: int,
+    ) -> None:
+        self.options = options
+        self.events: dict[str, int] = {}
+        self._prng = prng
+        self._agenda = agenda
+        self._replica_count = replica_count
+        self._receivers: dict[int, Callable[[int, bytes], None]] = {}
+        self._cut: dict[tuple[int, int], None] = {}
+        self._cut_kinds: dict[int, None] = {}
+        self._clogged: dict[tuple[int, int], int] = {}
+        self._under_way: dict[tuple[int, int], int] = {}
+        self._due: dict[tuple[int, int], int] = {}
+        self._kept: list[Packet] = []
+
+    def attach(self, endpoint: int, receiver: Callable[[int, bytes], None]) -> None:
+        """Give an endpoint its receiver: who sent, and what."""
+        self._receivers[endpoint] = receiver
+
+    def send(self, source: int, target: int, frame: bytes) -> None:
+        """Take a frame; it arrives later, once, twice, changed, or never."""
+        options = self.options
+        draw = self._prng.u64()  # one draw decides all: 14 bits a rate, 10 a delay, 12 a copy
+        if draw & _PER - 1 < options.loss:
+            self._count("network.lost")
+            return
+        between_replicas = source < self._replica_count and target < self._replica_count
+        if between_replicas:
+            if draw >> 14 & _PER - 1 < options.corrupt:
+                self._count("network.corrupted")
+                frame = self._corrupt(frame)
+            if draw >> 28 & _PER - 1 < options.stale:
+                self._keep((source, target, frame))
+        delay = options.delay_min + exponential(draw >> 42, options.delay_mean)
+        self._plan(delay, (source, target, frame))
+        if draw >> 52 < options.duplicate >> 2:
+            self._count("network.duplicated")
+            again = exponential(self._prng.u64(), 4 * options.delay_mean)
+            self._plan(options.delay_min + again, (source, target, frame))
+
+    def cut(self, links: list[tuple[int, int]]) -> None:
+        """Let nothing pass on these links, until `heal`."""
+        self._cut = dict.fromkeys(links)
+
+    def cut_kind(self, kind: int) -> None:
+        """Let no frame of this kind pass between replicas, until `heal` (NW5)."""
+        self._cut_kinds[kind] = None
+
+    def clog(self, link: tuple[int, int], until: int) -> None:
+        """Hold everything on a link until then; it bursts out after (NW6)."""
+        self._clogged[link] = until
+
+    def heal(self, options: NetworkOptions | None = None) -> None:
+        """End cuts and clogs; maybe with other rates from now on."""
+        self._cut.clear()
+        self._cut_kinds.clear()
+        self._clogged.clear()
+        if options is not None:
+            self.options = options
+
+    def isolate(self, keep: list[int]) -> None:
+        """Cut every link between replicas that leads out of the group that is kept, or into it."""
+        everyone = range(self._replica_count)
+        self.cut([(a, b) for a in everyone for b in everyone if (a in keep) != (b in keep)])
+
+    def replay(self, replica: int) -> None:
+        """Bring frames of an earlier life, and of another cluster, to a replica (NW8)."""
+        for source, target, frame in self._kept:
+            if replica not in (source, target):
+                continue
+            self._count("network.stale")
+            self._plan(exponential(self._prng.u64(), 2_000), (source, target, frame))
+            if self._prng.chance(1, 8):
+                self._plan(0, (source, target, _of_another_cluster(frame)))
+
+    def _plan(self, delay: int, packet: Packet) -> None:
+        link = (packet[0], packet[1])
+        under_way = self._under_way.get(link, 0)
+        if under_way >= self.options.capacity:
+            self._count("network.overflowed")
+            return
+        self._under_way[link] = under_way + 1
+        if self.options.is_ordered:
+            due = max(self._due.get(link, 0), self._agenda.now + delay)
+            self._due[link] = due
+            delay = due - self._agenda.now
+        self._agenda.after(delay, self._arrive, packet)
+
+    def _arrive(self, packet: Packet) -> None:
+        source, target, frame = packet
+        link = (source, target)
+        self._under_way[link] -= 1
+        if self._clogged:
+            until = self._clogged.get(link, 0)
+            if until > self._agenda.now:
+                self._count("network.clogged")
+                self._plan(until - self._agenda.now, packet)
+                return
+        if link in self._cut or (
+            self._cut_kinds
+            and frame[KIND_OFFSET] in self._cut_kinds
+            and source < self._replica_count
+            and target < self._replica_count
+        ):
+            self._count("network.cut")
+            return
+        self._receivers[target](source, frame)
+
+    def _corrupt(self, frame: bytes) -> bytes:
+        changed = bytearray(frame)
+        bit = self._prng.below(8 * len(changed))
+        changed[bit >> 3] ^= 1 << (bit & 7)
+        if self._prng.chance(1, 8):
+            del changed[self._prng.between(KIND_OFFSET + 1, len(changed)) :]
+        return bytes(changed)
+
+    def _keep(self, packet: Packet) -> None:
+        if len(self._kept) < _KEPT_MAX:
+            self._kept.append(packet)
+        else:
+            self._kept[self._prng.below(_KEPT_MAX)] = packet
+
+    def _count(self, event: str) -> None:
+        self.events[event] = self.events.get(event, 0) + 1
+
+
+def _of_another_cluster(frame: bytes) -> bytes:
+    if len(frame) < HEADER_BYTES:
+        return frame
+    header = bytearray(frame[:HEADER_BYTES])
+    header[_CLUSTER_AT] ^= 0xFF
+    return seal(bytes(header)) + frame[HEADER_BYTES:]

@@ -1,0 +1,29 @@
+"""How a run ended, and what it reached."""
+
+from enum import IntEnum
+
+import msgspec
+
+
+class Outcome(IntEnum):
+    """The exit code of a run."""
+
+    PASS = 0
+    VIOLATION = 1
+    LIVENESS = 2
+    EMPTY = 3
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What is told of one run."""
+
+    seed: int
+    outcome: Outcome
+    reason: str
+    trace_hash: str
+    steps: int
+    committed: int
+    virtual_micros: int
+    events: dict[str, int]
+    probes: dict[str, int]
+    last: tuple[str, ...]

@@ -1,0 +1,151 @@
+"""The code that ships, as a simulated node runs it: a shard on its store."""
+
+from collections.abc import Iterable, Mapping
+
+from headrace.ports.probes import Probes
+from headrace.ports.recovered import Finding
+from headrace.shard.config import GroupConfig, ShardConfig
+from headrace.shard.shard import Shard
+from headrace.sim.swarm import CLUSTER, Options
+from headrace.sim.system import Boot, GroupFace, Refused, Running, Wiped
+from headrace.storage import store as storage
+from headrace.storage.config import StoreConfig, journal_name
+from headrace.vsr.replica import Replica
+from headrace.vsr.state import Status
+from headrace.vsr.timeouts import Timeouts
+
+
+class _Face:
+    """One group as the world sees it."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self, replica: Replica) -> None:
+        self._state = replica.state
+
+    @property
+    def view(self) -> int:
+        return self._state.view
+
+    @property
+    def log_view(self) -> int:
+        return self._state.log_view
+
+    @property
+    def op(self) -> int:
+        return self._state.log.head
+
+    @property
+    def commit_min(self) -> int:
+        return self._state.commit_min
+
+    @property
+    def commit_max(self) -> int:
+        return self._state.commit_max
+
+    @property
+    def is_settled(self) -> bool:
+        return self._state.status == Status.NORMAL
+
+    @property
+    def is_voter(self) -> bool:
+        return not (self._state.is_suspect or self._state.is_wiped)
+
+    @property
+    def is_wiped(self) -> bool:
+        return self._state.is_wiped
+
+    def table(self) -> bytes:
+        """Give the client table."""
+        return self._state.client_table.encode()
+
+
+class _Running:
+    """A shard as the world sees it."""
+
+    def __init__(self, shard: Shard, findings: Iterable[Finding]) -> None:
+        self._shard = shard
+        self._found = Probes()
+        for finding in findings:
+            self._found.hit(f"recovered: {finding.kind}")
+        self.start = shard.start
+        self.step = shard.step
+        self._faces: Mapping[int, GroupFace] = {
+            group: _Face(replica) for group, replica in shard.groups.items()
+        }
+
+    @property
+    def probes(self) -> Probes:
+        """Give the marks of consensus and of storage, and what recovery noticed, together."""
+        both = Probes()
+        for part in (self._shard.probes, self._shard.store.probes, self._found):
+            for name, count in part.counts.items():
+                both.counts[name] = both.counts.get(name, 0) + count
+        return both
+
+    def faces(self) -> Mapping[int, GroupFace]:
+        """Give its groups."""
+        return self._faces
+
+
+class Product:
+    """Makes nodes of one cluster."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._timeouts = _timeouts(options.heartbeat_ticks)
+        self._groups = tuple(
+            GroupConfig(group, group not in options.replicated_groups) for group in options.groups
+        )
+
+    def format(self, node: int, incarnation: int) -> dict[str, bytes]:
+        """Give the files of a new node."""
+        return storage.format_store(self._store_config(node, 1), incarnation)
+
+    def open(self, boot: Boot) -> Running | Wiped | Refused:
+        """Start a node from its disk."""
+        opened = storage.open_store(self._store_config(boot.node, boot.boot_identity), boot.files)
+        if isinstance(opened, storage.Wiped):
+            return Wiped()
+        if isinstance(opened, storage.Refused):
+            return Refused(str(opened))
+        config = ShardConfig(
+            cluster=CLUSTER,
+            replica=boot.node,
+            replica_count=self._options.replica_count,
+            groups=self._groups,
+            timeouts=self._timeouts,
+            seed=boot.seed,
+            pipeline_max=self._options.store.pipeline_max,
+            chunk_bytes=self._options.store.chunk_bytes,
+        )
+        return _Running(Shard(config, opened, boot.machines), opened.findings)
+
+    def journal_name(self, file: int) -> str:
+        """Give the name of a journal file."""
+        return journal_name(file)
+
+    def _store_config(self, node: int, boot_identity: int) -> StoreConfig:
+        return StoreConfig(
+            cluster=CLUSTER,
+            replica=node,
+            replica_count=self._options.replica_count,
+            journal_bytes_max=self._options.store.journal_bytes,
+            journal_files=self._options.store.journal_files,
+            record_bytes_max=self._options.store.record_bytes_max,
+            boot_identity=boot_identity,
+        )
+
+
+def _timeouts(beat: int) -> Timeouts:
+    """Give short waits in the proportions of the long ones."""
+    return Timeouts(
+        heartbeat_interval=beat,
+        heartbeat_timeout=10 * beat,
+        prepare_retransmit_interval=max(1, beat // 2),
+        view_change_retransmit_interval=beat,
+        view_change_status_timeout=10 * beat,
+        request_start_view_retransmit_interval=2 * beat,
+        repair_retry_interval=2 * beat,
+        transfer_retry_interval=2 * beat,
+    )

@@ -1,0 +1,777 @@
+"""Bugs that can be switched on, to prove that the simulator's checkers see them.
+
+A bug is what a careless engineer would have written: an edit of the source of one or two functions
+of the code that ships. While it is planted these functions run the edited code, wherever they were
+imported; afterwards they are as before. An edit whose old text is not found once is an error: a bug
+that no longer fits the code does not pass for one that is planted.
+
+`tools/hunt.py` finds a seed for each bug; `planted_seeds.toml` keeps them.
+"""
+
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import CodeType, FunctionType
+from typing import Any, NamedTuple
+
+from headrace.shard import peers, shard
+from headrace.storage import (
+    checkpointing,
+    journal,
+    judge,
+    opening,
+    records,
+    scan,
+    store,
+    superblock_writer,
+)
+from headrace.storage import recovery as storage_recovery
+from headrace.vsr import (
+    log,
+    merge,
+    normal,
+    recovery,
+    repair,
+    replica,
+    sessions,
+    state,
+    transfer,
+    transfer_session,
+    view_change,
+)
+from headrace.wire import replica_headers
+
+
+class Edit(NamedTuple):
+    """One change of one function: this text, found once in its source, becomes that."""
+
+    function: Callable[..., Any]
+    old: str
+    new: str
+
+
+class Bug(NamedTuple):
+    """A bug: its name, what its author thought, and what they changed."""
+
+    name: str
+    thought: str
+    edits: tuple[Edit, ...]
+
+
+@contextmanager
+def plant(bug: Bug) -> Iterator[None]:
+    """Have the bug in the code that ships, until the context ends."""
+    edited: dict[FunctionType, str] = {}
+    for edit in bug.edits:
+        function = edit.function
+        assert isinstance(function, FunctionType)
+        source = edited.get(function) or textwrap.dedent(inspect.getsource(function))
+        assert source.count(edit.old) == 1, f"{bug.name}: {edit.old!r} in {function.__qualname__}"
+        edited[function] = source.replace(edit.old, edit.new)
+    compiled = {function: _compile(function, source) for function, source in edited.items()}
+    before = {function: function.__code__ for function in edited}
+    for function, code in compiled.items():
+        function.__code__ = code
+    try:
+        yield
+    finally:
+        for function, code in before.items():
+            function.__code__ = code
+
+
+def _compile(function: FunctionType, source: str) -> CodeType:
+    """Give the code of an edited function, at the lines of the first one."""
+    first = function.__code__
+    lines = "\n" * (first.co_firstlineno - 1)
+    module = compile(lines + source, first.co_filename, "exec")
+    for code in module.co_consts:
+        if isinstance(code, CodeType) and code.co_name == function.__name__:
+            assert code.co_freevars == first.co_freevars
+            return code
+    raise AssertionError(f"{function.__qualname__} is not in its own source")
+
+
+def _bug(name: str, thought: str, *edits: Edit) -> Bug:
+    return Bug(name, thought, edits)
+
+
+_NORMAL = (
+    _bug(
+        "acknowledges_before_durable",
+        "A backup acknowledges what it has staged; the disk will surely follow.",
+        Edit(
+            normal.accept,
+            "_journal(state, entry)",
+            "_journal(state, entry)\n    entry.is_durable = True\n    advance_durable(state)",
+        ),
+    ),
+    _bug(
+        "primary_counts_itself_early",
+        "The primary has the op, so it is one of the quorum, whatever its disk says.",
+        Edit(
+            normal._propose,
+            "_journal(state, entry)",
+            "_journal(state, entry)\n    state.acknowledged[state.options.replica] = op",
+        ),
+    ),
+    _bug(
+        "quorum_one_short",
+        "A quorum is a majority of the others.",
+        Edit(normal.commit_by_quorum, "quorums.replication - 1]", "quorums.replication - 2]"),
+    ),
+    _bug(
+        "applies_before_commit",
+        "What the primary sends is as good as committed.",
+        Edit(
+            normal.on_prepare,
+            "advance_commit(state, header.commit)",
+            "advance_commit(state, header.op)",
+        ),
+    ),
+    _bug(
+        "applies_unlinked",
+        "An op at or below the commit point is committed, so what lies there can be applied.",
+        Edit(
+            normal.apply_committed,
+            "op < state.log.linked or entry is None",
+            "entry is None",
+        ),
+        Edit(
+            normal.apply_committed,
+            "assert entry.header.parent == state.log.checksum(state.commit_min)",
+            "pass",
+        ),
+    ),
+    _bug(
+        "accepts_prepare_of_old_view",
+        "The parent checksum matches, so the view of a prepare does not matter.",
+        Edit(normal.on_prepare, "header.view < state.view\n        or ", ""),
+    ),
+    _bug(
+        "counts_acks_of_old_views",
+        "The checksum matches, so the view of an acknowledgement does not matter.",
+        Edit(normal.on_prepare_ok, "header.view != state.view or ", ""),
+    ),
+    _bug(
+        "accepts_without_parent",
+        "Op numbers follow each other; that is chain enough.",
+        Edit(
+            normal.on_prepare,
+            " and header.parent == state.log.checksum(state.log.head)",
+            "",
+        ),
+        Edit(
+            log.Log.append,
+            "assert entry.header.parent == self.checksum(self.head)",
+            "pass",
+        ),
+    ),
+    _bug(
+        "body_of_prepare_unchecked",
+        "The header is sealed; checking the body again only costs time.",
+        Edit(
+            normal.on_prepare,
+            "header.checksum_body != body_checksum(Operation(header.operation), body)",
+            "False",
+        ),
+    ),
+    _bug(
+        "new_primary_serves_at_once",
+        "An elected primary is a primary: it may serve before its log is committed again.",
+        Edit(normal.on_request, " or state.commit_min < state.view_head", ""),
+    ),
+    _bug(
+        "requests_in_flight_forgotten",
+        "A request is a duplicate if it was applied; what is in flight was not.",
+        Edit(normal._is_new, "header.client in state.in_flight", "False"),
+    ),
+    _bug(
+        "acknowledges_unlinked",
+        "Whatever is durable may be acknowledged, also below the linked part of the log.",
+        Edit(normal._is_trusted, "op <= state.commit_min or op >= state.log.linked", "True"),
+    ),
+    _bug(
+        "stamp_from_the_wall",
+        "A stamp is the time, and the time is what the wall clock says.",
+        Edit(
+            normal._propose,
+            "max(state.shared.wall, state.timestamp + 1)",
+            "state.shared.wall",
+        ),
+    ),
+    _bug(
+        "retransmits_once",
+        "One retransmission is enough: the links are connections.",
+        Edit(
+            normal.on_retransmit_timer,
+            "state.restart_timer(Timer.RETRANSMIT,"
+            " state.options.timeouts.prepare_retransmit_interval)",
+            "pass",
+        ),
+    ),
+)
+
+_SESSIONS = (
+    _bug(
+        "replies_not_recorded",
+        "The client has its reply; there is no need to keep it.",
+        Edit(normal._apply, "state.client_table.record(header, reply)", "pass"),
+    ),
+    _bug(
+        "watermark_off_by_one",
+        "A request at the watermark is new.",
+        Edit(
+            sessions.ClientTable.judge,
+            "header.request > client.watermark",
+            "header.request >= client.watermark",
+        ),
+    ),
+    _bug(
+        "any_reply_is_replayed",
+        "A client that asks again wants its last reply.",
+        Edit(
+            sessions.ClientTable.judge,
+            "client.replies.get(header.request)",
+            "next(iter(client.replies.values()), None)",
+        ),
+    ),
+    _bug(
+        "reused_number_unchecked",
+        "A request number stands for its request.",
+        Edit(sessions.ClientTable.judge, "header.request == client.watermark\n", "False\n"),
+    ),
+    _bug(
+        "sessions_lost_on_restart",
+        "Clients log in again after a restart, so the table need not be restored.",
+        Edit(
+            replica._restore,
+            "state.client_table.install(checkpoint.client_table)",
+            "pass",
+        ),
+    ),
+    _bug(
+        "sessions_lost_on_transfer",
+        "A state transfer brings the machine; the table will fill by itself.",
+        Edit(transfer._install, "state.client_table = table", "pass"),
+    ),
+    _bug(
+        "sessions_not_checkpointed",
+        "The client table is soft state and does not belong into a checkpoint.",
+        Edit(
+            replica.Replica.checkpoint,
+            "state.client_table.encode()",
+            "ClientTable().encode()",
+        ),
+    ),
+    _bug(
+        "queue_outlives_view",
+        "What waits in the queue can be ordered when we lead again.",
+        Edit(view_change._leave, "state.queue.clear()", "pass"),
+    ),
+    _bug(
+        "in_flight_outlives_view",
+        "What is in flight will be answered when it is applied, in whichever view.",
+        Edit(view_change._leave, "state.in_flight.clear()", "pass"),
+    ),
+)
+
+_VIEW_CHANGE = (
+    _bug(
+        "unserved_op_dropped",
+        "An op that no voter can serve is gone, so the new log ends before it.",
+        Edit(
+            merge.merge,
+            "not is_served):\n            return WAIT",
+            "not is_served):\n            head = op - 1\n            break",
+        ),
+    ),
+    _bug(
+        "one_nack_is_enough",
+        "One replica that never had the op proves that it was not committed.",
+        Edit(merge.merge, "nacks >= quorums.nack", "nacks >= 1"),
+    ),
+    _bug(
+        "suspect_is_a_nack",
+        "A replica without the op has not acknowledged it, whatever its disk lost.",
+        Edit(merge._nacks, "if vote.is_suspect:", "if False:"),
+    ),
+    _bug(
+        "log_ends_unproven",
+        "The longest log of the votes is the log.",
+        Edit(
+            merge._ends_here,
+            "return sum(_nacks(vote, head + 1, None, canonical) for vote in votes) >= quorums.nack",
+            "return True",
+        ),
+    ),
+    _bug(
+        "log_view_ignored",
+        "The longest log wins, of whichever view it is.",
+        Edit(merge.merge, " if vote.log_view == canonical_view", ""),
+    ),
+    _bug(
+        "damaged_is_a_nack",
+        "An op whose body is not here was never acknowledged here.",
+        Edit(view_change._make_vote, "entry.body is None and entry.is_never_held", "entry.body is None"),
+    ),
+    _bug(
+        "suspect_claims_never_held",
+        "A header that comes with an announcement is new to us.",
+        Edit(view_change._read_log, "is_never_held=is_clean", "is_never_held=True"),
+    ),
+    _bug(
+        "suspicion_not_in_vote",
+        "A suspect is careful enough by itself; nobody else needs to know.",
+        Edit(view_change._make_vote, "is_suspect=state.is_suspect", "is_suspect=False"),
+    ),
+    _bug(
+        "starts_without_bodies",
+        "Bodies can be fetched after the view has started.",
+        Edit(
+            view_change.start_view_if_complete,
+            " or missing_range(state) is not None",
+            "",
+        ),
+    ),
+    _bug(
+        "log_view_rises_at_decision",
+        "The log of the view is decided, so that is the view of our log.",
+        Edit(
+            view_change._park,
+            "state.parked = log",
+            "state.parked = log\n    state.log_view = state.view\n    state.persist_view()",
+        ),
+    ),
+    _bug(
+        "log_view_stays",
+        "The view was persisted when it changed; its log view comes with it.",
+        Edit(view_change._enter, "state.log_view = state.view", "pass"),
+    ),
+    _bug(
+        "speaks_before_view_is_durable",
+        "The view is on its way to the disk, so messages of it may leave.",
+        Edit(
+            state.State.send,
+            "self.durable_view == (self.view, self.log_view)",
+            "True",
+        ),
+    ),
+    _bug(
+        "older_view_installed",
+        "An announcement comes from a primary, so it is right.",
+        Edit(view_change.on_start_view, "header.view < state.view or ", ""),
+    ),
+    _bug(
+        "announcement_installed_twice",
+        "Installing the log of our view again changes nothing.",
+        Edit(
+            view_change.on_start_view,
+            "header.view == state.view and state.status == Status.NORMAL",
+            "False",
+        ),
+    ),
+    _bug(
+        "truncation_not_journaled",
+        "What lies behind the head is never read, so the journal need not be told.",
+        Edit(view_change._install, "state.out.append(JournalTruncate(log.head + 1))", "pass"),
+    ),
+    _bug(
+        "headers_not_journaled",
+        "An op without its body is worth nothing, so it is journaled when the body comes.",
+        Edit(
+            view_change._install,
+            "        state.out.append(\n            JournalPrepare(",
+            "        if entry.body is None:\n            continue\n"
+            "        state.out.append(\n            JournalPrepare(",
+        ),
+    ),
+    _bug(
+        "durable_not_lowered",
+        "What was durable once is durable.",
+        Edit(view_change._install, "_lower_durable(state, old, log)", "pass"),
+    ),
+    _bug(
+        "stuck_view_change_waits",
+        "A view change that was begun will end.",
+        Edit(
+            view_change.on_view_change_status_timer,
+            "start_view_change(state, state.view + 1)",
+            "pass",
+        ),
+    ),
+)
+
+_RECOVERY = (
+    _bug(
+        "wiped_forgets_it_was",
+        "An empty disk is a short log.",
+        Edit(
+            replica.Replica.restore,
+            "state.is_wiped = is_lost and state.replicas > 1",
+            "state.is_wiped = False",
+        ),
+    ),
+    _bug(
+        "wiped_skips_reports",
+        "The primary has answered; nobody else needs to be asked.",
+        Edit(
+            recovery.may_install,
+            "return is_answer and enough and view >= max(state.reports.values())",
+            "return is_answer",
+        ),
+    ),
+    _bug(
+        "wiped_elects",
+        "After so many probes without an answer anybody may start an election.",
+        Edit(recovery.on_probe_timer, " and not state.is_wiped", ""),
+    ),
+    _bug(
+        "believes_old_announcement",
+        "A recovering replica takes the first announcement that comes.",
+        Edit(recovery.may_install, "return is_answer or view > state.view", "return True"),
+    ),
+    _bug(
+        "leads_again_after_restart",
+        "A restarted replica goes on where it was.",
+        Edit(
+            replica.Replica.restore,
+            "state.replicas > 1 and (recovered is not None or is_replaced)",
+            "is_replaced",
+        ),
+    ),
+    _bug(
+        "suspicion_lost_on_restart",
+        "Suspicion belongs to the start that found the damage.",
+        Edit(replica._restore, "state.is_suspect = view_state.is_suspect", "pass"),
+    ),
+    _bug(
+        "suspicion_lost_with_view",
+        "A new view is a new start.",
+        Edit(state.State.persist_view, "is_suspect=self.is_suspect", "is_suspect=False"),
+    ),
+    _bug(
+        "no_trace_no_past",
+        "A group that the disk does not know has never lived.",
+        Edit(
+            shard._forgotten,
+            "not opened.is_suspect and (opened.is_first or opened.incarnation > 0)",
+            "True",
+        ),
+    ),
+    _bug(
+        "machine_not_restored",
+        "The journal is replayed, so the machine starts empty.",
+        Edit(replica._restore, "state.machine.install(checkpoint.artifacts)", "pass"),
+    ),
+)
+
+_REPAIR = (
+    _bug(
+        "body_of_repair_unchecked",
+        "The header is sealed; whoever serves a repair has checked the body.",
+        Edit(
+            replica._on_repair_prepare,
+            "header.checksum_body != body_checksum(Operation(header.operation), body)",
+            "False",
+        ),
+    ),
+    _bug(
+        "fetched_body_not_journaled",
+        "The header is in the journal already, so the op is.",
+        Edit(
+            repair.fill,
+            "log.put(Entry(entry.header, body, data=entry.data))",
+            "log.put(Entry(entry.header, body, data=entry.data, is_durable=True))",
+        ),
+        Edit(
+            repair.fill,
+            "state.out.append(JournalPrepare(op, header.checksum, entry.data, body))",
+            "pass",
+        ),
+    ),
+    _bug(
+        "links_whatever_is_there",
+        "The entry of that op is here, so it is the one.",
+        Edit(
+            repair._find,
+            "entry is not None and entry.header.checksum == checksum",
+            "entry is not None",
+        ),
+    ),
+    _bug(
+        "repair_asks_once",
+        "Whoever was asked will answer.",
+        Edit(
+            repair.on_repair_timer,
+            "if _request_missing(state, state.prng.choice(state.others)):",
+            "if False:",
+        ),
+    ),
+    _bug(
+        "transfer_acknowledged_at_once",
+        "The state is installed, so all of it can be acknowledged.",
+        Edit(transfer._install, "state.is_installing = True", "state.durable = commit"),
+    ),
+    _bug(
+        "transfer_pieces_unchecked",
+        "A piece of the same kind, place and length is the same piece.",
+        Edit(
+            transfer.on_state_transfer_target,
+            "data is not None and xxh3_64(data) == line.checksum",
+            "data is not None",
+        ),
+        Edit(
+            transfer_session.Pull.artifacts,
+            "xxh3_64(data) != line.checksum",
+            "False",
+        ),
+    ),
+)
+
+_SHARD = (
+    _bug(
+        "durable_when_written",
+        "The write has returned, so the op is durable.",
+        Edit(
+            shard.Shard._journal_prepare,
+            "self._staged.append((is_synced, replica.group, event))",
+            "self._staged.append((False, replica.group, event))",
+        ),
+    ),
+    _bug(
+        "view_durable_when_written",
+        "The write has returned, so the view is remembered.",
+        Edit(
+            shard.Shard._persist_view,
+            "self._staged.append((True, replica.group, event))",
+            "self._staged.append((False, replica.group, event))",
+        ),
+    ),
+    _bug(
+        "other_clusters_welcome",
+        "Whoever reaches this port belongs to the cluster.",
+        Edit(
+            shard.Shard._on_frames,
+            "header.cluster != self.config.cluster or not self._is_from(",
+            "not self._is_from(",
+        ),
+    ),
+    _bug(
+        "seal_of_frames_unchecked",
+        "The link has a checksum of its own.",
+        Edit(replica_headers.decode_replica, "if not is_sealed(frame):", "if False:"),
+    ),
+    _bug(
+        "groups_told_once",
+        "A heartbeat that was sent was heard.",
+        Edit(
+            peers.Peer.make_frame,
+            "self._untold[beat.group] = self._sent",
+            "del self._untold[beat.group]",
+        ),
+    ),
+    _bug(
+        "checkpoint_forgets_what_is_live",
+        "Committed ops need not stay in memory while a checkpoint runs.",
+        Edit(
+            replica.Replica.retain,
+            "self.state.is_checkpointing = is_checkpointing",
+            "self.state.is_checkpointing = False",
+        ),
+    ),
+    _bug(
+        "stale_checkpoint_reused",
+        "A group in the same view has not changed since the last checkpoint.",
+        Edit(
+            replica.Replica.checkpoint,
+            "(last.state, last.commit_header) != (view_state, header)",
+            "last.state.view != view_state.view",
+        ),
+    ),
+)
+
+_STORAGE = (
+    _bug(
+        "rot_is_cut",
+        "The journal ends at the first record that cannot be read.",
+        Edit(judge.Judge._walk, "record is None and sequence <= self._synced", "False"),
+    ),
+    _bug(
+        "sync_point_of_records_ignored",
+        "The superblock knows how far the journal was synced.",
+        Edit(
+            judge.Judge.judge,
+            "self._synced = max([self._synced, *(record.head.synced for record in row.values())])",
+            "pass",
+        ),
+    ),
+    _bug(
+        "torn_tail_is_harmless",
+        "A torn record was never acknowledged, so nothing is suspect.",
+        Edit(opening.Opener.load, "(verdict.is_torn or verdict.is_rotten)", "verdict.is_rotten"),
+    ),
+    _bug(
+        "rot_loses_no_view",
+        "Damage of the log is damage of ops; the views are elsewhere.",
+        Edit(
+            storage_recovery._recovered,
+            "state.is_view_lost or group.state_sequence < lost_at",
+            "state.is_view_lost",
+        ),
+    ),
+    _bug(
+        "suspicion_not_in_superblock",
+        "The next start will find the damage again.",
+        Edit(store.Store._open, "suspect_at=suspect_at", "suspect_at=0"),
+    ),
+    _bug(
+        "one_copy_of_superblock",
+        "One copy of the superblock is as good as four.",
+        Edit(
+            superblock_writer.SuperblockWriter.on_written,
+            "self._copies_done < COPIES",
+            "self._copies_done < 1",
+        ),
+    ),
+    _bug(
+        "writes_before_opening",
+        "The superblock is on its way; the journal need not wait.",
+        Edit(
+            store.Store._open,
+            "self._writer.write(lambda _: opened, self._on_open)",
+            "self._writer.write(lambda _: opened, lambda: None)\n    self._on_open()",
+        ),
+    ),
+    _bug(
+        "full_disk_unnoticed",
+        "Replacing a file does not fail.",
+        Edit(checkpointing.Checkpointer.on_replaced, "if not is_done:", "if False:"),
+    ),
+    _bug(
+        "superblock_before_checkpoint",
+        "The superblock may name a checkpoint while that is being written.",
+        Edit(
+            checkpointing.Checkpointer._start,
+            "self._outbox.put(ReplaceFile(order.token, checkpoint_name(order.number), data))",
+            "self._outbox.put(ReplaceFile(order.token, checkpoint_name(order.number), data))\n"
+            "    self.on_replaced(order.token, is_done=True)\n"
+            "    order.token = 0",
+        ),
+    ),
+    _bug(
+        "old_checkpoint_removed_early",
+        "The new checkpoint is being written, so the old one can go.",
+        Edit(
+            checkpointing.Checkpointer._start,
+            "order.token = self._outbox.new_token()",
+            "order.token = self._outbox.new_token()\n"
+            "    self._outbox.put(RemoveFile(checkpoint_name(self.number)))",
+        ),
+    ),
+    _bug(
+        "live_entries_not_copied",
+        "A checkpoint covers the files that it frees.",
+        Edit(
+            checkpointing.Checkpointer.on_replaced,
+            "self._journal.rewrite(entries)",
+            "self._journal.rewrite([])",
+        ),
+    ),
+    _bug(
+        "freed_before_copies_are_synced",
+        "Once the checkpoint is durable its files can be freed.",
+        Edit(
+            checkpointing.Checkpointer.on_progress,
+            "max(order.synced_wanted, order.covered)",
+            "order.covered",
+        ),
+    ),
+    _bug(
+        "void_records_come_back",
+        "A record with a good checksum is a good record.",
+        Edit(
+            judge.Judge._current,
+            "self._superblock.tail <= head.sequence < floors[head.opening]",
+            "self._superblock.tail <= head.sequence",
+        ),
+    ),
+    _bug(
+        "misplaced_record_accepted",
+        "A record with a good checksum is a good record, wherever it lies.",
+        Edit(
+            scan._is_ours,
+            "head.life != key.life or head.file != file or head.position != position",
+            "head.life != key.life",
+        ),
+    ),
+    _bug(
+        "views_not_replayed",
+        "The checkpoint holds the views.",
+        Edit(
+            storage_recovery.Replay._apply,
+            "case Kind.VIEW_STATE if is_newer:",
+            "case Kind.VIEW_STATE if False:",
+        ),
+    ),
+    _bug(
+        "truncation_not_replayed",
+        "A later prepare replaces what was truncated.",
+        Edit(
+            storage_recovery.Replay._apply,
+            "group.ops = {op: group.ops[op] for op in group.ops if op < entry.second}",
+            "pass",
+        ),
+    ),
+    _bug(
+        "first_prepare_wins",
+        "An op is journaled once.",
+        Edit(
+            storage_recovery.Replay._apply_prepare,
+            "group = self._group(header.group)",
+            "group = self._group(header.group)\n"
+            "    if header.op in group.ops:\n"
+            "        return True",
+        ),
+    ),
+    _bug(
+        "body_unchecked_on_recovery",
+        "The checksum of the record covers all of it.",
+        Edit(
+            records._read_body,
+            "return (body, start) if is_body_of(header, body) else (None, 0)",
+            "return body, start",
+        ),
+    ),
+    _bug(
+        "headers_are_never_held",
+        "A prepare without a body was never acknowledged.",
+        Edit(
+            records.prepare_entry,
+            "_FLAG_NEVER_HELD if is_never_held else 0",
+            "_FLAG_NEVER_HELD",
+        ),
+    ),
+    _bug(
+        "admits_without_room",
+        "A checkpoint will make room in time.",
+        Edit(
+            journal.Journal.has_room,
+            "return self.ring.can_admit([*self.queued_sizes(), *staged, size])",
+            "return True",
+        ),
+    ),
+)
+
+BUGS = {
+    bug.name: bug
+    for bug in (
+        *_NORMAL,
+        *_SESSIONS,
+        *_VIEW_CHANGE,
+        *_RECOVERY,
+        *_REPAIR,
+        *_SHARD,
+        *_STORAGE,
+    )
+}

@@ -1,0 +1,235 @@
+"""Each checker sees what it is for."""
+
+import pytest
+
+from headrace.base.ids import METADATA_GROUP
+from headrace.sim.checkers import Checkers, ReplicaFace
+from headrace.sim.machine import AppendMachine, encode_append
+from headrace.sim.violation import SimViolationError
+from headrace.wire.numbers import Operation
+from headrace.wire.replica_headers import (
+    DO_VIEW_CHANGE,
+    PREPARE_OK,
+    START_VIEW_CHANGE,
+    DoViewChangeHeader,
+    PrepareHeader,
+    PrepareOkHeader,
+    StartViewChangeHeader,
+)
+from headrace.wire.replies import RESULT_OK
+
+GROUP = METADATA_GROUP
+BODY = encode_append(b"k", b"v")
+
+
+class Face:
+    def __init__(self, view: int = 0, log_view: int = 0, op: int = 0, commit: int = 0) -> None:
+        self.view = view
+        self.log_view = log_view
+        self.op = op
+        self.commit_min = self.commit_max = commit
+
+
+FACES: dict[int, ReplicaFace] = {GROUP: Face(log_view=9)}
+
+
+class Story:
+    """Tells a history of appends: op n has checksum 100 + n, and is client 1's request n."""
+
+    def __init__(self, nodes: int = 3) -> None:
+        self.checkers = Checkers()
+        for node in range(nodes):
+            self.checkers.made(node, GROUP)
+
+    def invoke(self, *requests: int) -> "Story":
+        for request in requests:
+            self.checkers.invoked(GROUP, 1, request, BODY)
+        return self
+
+    def apply(self, node: int, op: int, **changed: int) -> "Story":
+        request = changed.get("request", op)
+        header = PrepareHeader(
+            checksum=changed.get("checksum", 100 + op),
+            parent=changed.get("parent", 100 + op - 1),
+            client=changed.get("client", 1),
+            request=request,
+            op=op,
+            operation=Operation.CREATE_STREAM,
+            group=GROUP,
+        )
+        offset = changed.get("offset", op - 1)
+        state_hash = changed.get("state_hash", 1_000 + op)
+        reply = RESULT_OK + offset.to_bytes(8, "little")
+        self.checkers.applied(node, header, BODY, reply, state_hash)
+        return self
+
+    def answer(self, request: int, op: int, offset: int) -> "Story":
+        reply = RESULT_OK + offset.to_bytes(8, "little")
+        self.checkers.answered(GROUP, 1, request, op, reply)
+        return self
+
+
+def broken(code: str) -> pytest.RaisesExc[SimViolationError]:
+    return pytest.raises(SimViolationError, match=f"^{code}: ")
+
+
+def test_a_good_history_passes() -> None:
+    story = Story().invoke(1, 2)
+    for node in (0, 1, 2):
+        story.apply(node, 1).apply(node, 2)
+    story.answer(1, 1, 0).answer(2, 2, 1)
+    assert story.checkers.applied_count == 2
+    assert story.checkers.applied_up_to(GROUP) == 2
+
+
+def test_r1_two_identities_of_one_op() -> None:
+    story = Story().invoke(1, 2).apply(0, 1)
+    with broken("R1"):
+        story.apply(1, 1, checksum=7)
+
+
+def test_r1_a_parent_that_is_another() -> None:
+    story = Story().invoke(1, 2).apply(0, 1)
+    with broken("R1"):
+        story.apply(0, 2, parent=7)
+
+
+def test_r1_an_op_that_others_went_past() -> None:
+    story = Story().invoke(1, 2, 3).apply(0, 1)
+    story.apply(0, 3, offset=1)
+    with broken("R1"):
+        story.apply(1, 1).apply(1, 2, offset=2)
+
+
+def test_r1_out_of_order_and_twice_on_one_node() -> None:
+    story = Story().invoke(1, 2).apply(0, 1).apply(0, 2)
+    with broken("R1"):
+        story.apply(1, 2)
+    with broken("R1"):
+        story.apply(0, 2)
+
+
+def test_r2_another_state_at_the_same_op() -> None:
+    story = Story().invoke(1).apply(0, 1)
+    with broken("R2"):
+        story.apply(1, 1, state_hash=5)
+
+
+def test_r2_an_installed_state_that_is_of_another_op() -> None:
+    story = Story().invoke(1).apply(0, 1)
+    story.checkers.installed(1, GROUP)
+    with broken("R2"):
+        story.checkers.observe(1, [(GROUP, Face(commit=1))], {GROUP: AppendMachine()})
+    story.checkers.installed(2, GROUP)
+    story.checkers.observe(2, [(GROUP, Face(commit=0))], {GROUP: AppendMachine()})
+    story.apply(2, 1)
+
+
+def test_h2_nobody_asked() -> None:
+    with broken("H2"):
+        Story().apply(0, 1)
+
+
+def test_h4_one_request_at_two_ops() -> None:
+    story = Story().invoke(1).apply(0, 1)
+    with broken("H4"):
+        story.apply(0, 2, request=1)
+
+
+def test_h5_a_gap_of_offsets() -> None:
+    story = Story().invoke(1, 2).apply(0, 1)
+    with broken("H5"):
+        story.apply(0, 2, offset=2)
+
+
+def test_r6_answers_that_do_not_match() -> None:
+    story = Story().invoke(1, 2).apply(0, 1).apply(0, 2)
+    with broken("R6"):
+        story.answer(1, 3, 0)
+    with broken("R6"):
+        story.answer(1, 2, 1)
+    with broken("R6"):
+        story.answer(1, 1, 1)
+
+
+def test_h6_an_earlier_answer_has_the_lower_offset() -> None:
+    story = Story().invoke(1, 2).apply(0, 1).apply(0, 2).answer(2, 2, 1)
+    story.invoke(1)
+    with broken("H6"):
+        story.answer(1, 1, 0)
+
+
+def ok(view: int, op: int) -> bytes:
+    return PREPARE_OK.encode(PrepareOkHeader(view=view, op=op, group=GROUP))
+
+
+def start(view: int) -> bytes:
+    return START_VIEW_CHANGE.encode(StartViewChangeHeader(view=view, group=GROUP))
+
+
+def vote(view: int, log_view: int, op: int) -> bytes:
+    return DO_VIEW_CHANGE.encode(
+        DoViewChangeHeader(view=view, log_view=log_view, op=op, group=GROUP)
+    )
+
+
+def test_r5_an_acknowledgement_below_a_promise() -> None:
+    checkers = Checkers()
+    for frame in (ok(1, 3), start(2)):
+        checkers.sent(0, frame, FACES)
+    checkers.sent(1, ok(1, 3), FACES)
+    with broken("R5"):
+        checkers.sent(0, ok(1, 4), FACES)
+
+
+def test_r5_an_acknowledgement_without_the_log_of_the_view() -> None:
+    with broken("R5"):
+        Checkers().sent(0, ok(2, 1), {GROUP: Face(view=2, log_view=1)})
+
+
+@pytest.mark.parametrize("frame", [start(1), vote(1, 0, 9), vote(3, 0, 9), vote(3, 2, 2)])
+def test_r4_a_vote_that_takes_something_back(frame: bytes) -> None:
+    checkers = Checkers()
+    for earlier in (ok(2, 3), start(3)):
+        checkers.sent(0, earlier, FACES)
+    with broken("R4"):
+        checkers.sent(0, frame, FACES)
+
+
+def test_r4_a_newer_view_may_have_dropped_what_was_acknowledged() -> None:
+    checkers = Checkers()
+    for frame in (ok(2, 9), vote(3, 2, 9), ok(3, 4), vote(4, 3, 4)):
+        checkers.sent(0, frame, FACES)
+
+
+@pytest.mark.parametrize("face", [Face(1, 1, 9), Face(2, 1, 9), Face(2, 2, 4)])
+def test_r4_what_a_restart_forgot(face: Face) -> None:
+    checkers = Checkers()
+    checkers.sent(0, ok(2, 5), FACES)
+    with broken("R4"):
+        checkers.booted(0, [(GROUP, face)])
+
+
+def test_r4_a_wiped_or_damaged_disk_is_excused() -> None:
+    checkers = Checkers()
+    checkers.sent(0, ok(2, 5), FACES)
+    checkers.sent(1, ok(2, 5), FACES)
+    checkers.sent(2, ok(2, 5), FACES)
+    checkers.forget(0, [GROUP, 7], is_wiped=True)
+    checkers.booted(0, [(GROUP, Face())])
+    checkers.damaged(1)
+    checkers.booted(1, [(GROUP, Face(2, 2, 3))])
+    checkers.forget(2, [GROUP], is_wiped=False)
+    checkers.booted(2, [(GROUP, Face(2, 2, 3))])
+
+
+def test_r4_view_and_commit_never_go_back_in_one_life() -> None:
+    checkers = Checkers()
+    checkers.observe(0, [(GROUP, Face(view=2, commit=5))], {})
+    checkers.observe(0, [(GROUP, Face(view=2, commit=6))], {})
+    with broken("R4"):
+        checkers.observe(0, [(GROUP, Face(view=2, commit=5))], {})
+    with broken("R4"):
+        checkers.observe(0, [(GROUP, Face(view=1, commit=6))], {})
+    checkers.booted(0, [(GROUP, Face())])
+    checkers.observe(0, [(GROUP, Face(view=2, commit=0))], {})
