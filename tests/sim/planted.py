@@ -313,7 +313,11 @@ _VIEW_CHANGE = (
     _bug(
         "damaged_is_a_nack",
         "An op whose body is not here was never acknowledged here.",
-        Edit(view_change._make_vote, "entry.body is None and entry.is_never_held", "entry.body is None"),
+        Edit(
+            view_change._make_vote,
+            "entry.body is None and entry.is_never_held",
+            "entry.body is None",
+        ),
     ),
     _bug(
         "suspect_claims_never_held",

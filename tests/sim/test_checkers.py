@@ -28,6 +28,7 @@ class Face:
         self.log_view = log_view
         self.op = op
         self.commit_min = self.commit_max = commit
+        self.is_wiped = False
 
 
 FACES: dict[int, ReplicaFace] = {GROUP: Face(log_view=9)}

@@ -52,7 +52,10 @@ class Node:
             chunk_bytes=300,
         )
         self.replica = Replica(
-            self.options, AppendMachine(), Prng(seed), Shared(self.probes, lambda _: True)
+            self.options,
+            AppendMachine(),
+            Prng(seed),
+            Shared(self.probes, lambda _: True, life=seed + 1),
         )
         self.timers: dict[Timer, int] = {}
         self.entries: dict[int, tuple[bytes, bytes | None]] = {}

@@ -25,6 +25,7 @@ class Peer:
         """
         self.replica = replica
         self.heard = now  # when it was last known to be alive
+        self.life = 0  # its latest start that we have heard of
         self._counter = -1
         self._received = 0  # the highest number of its frames
         self._first = self._sent = first_number  # the highest number of ours
@@ -39,7 +40,7 @@ class Peer:
         return list(self._untold)
 
     def make_frame(
-        self, *, cluster: int, own_replica: int, counter: int, beats: list[GroupBeat]
+        self, *, cluster: int, own_replica: int, life: int, counter: int, beats: list[GroupBeat]
     ) -> bytes:
         """Give the next heartbeat."""
         self._sent += 1
@@ -52,6 +53,7 @@ class Peer:
             checksum_body=xxh3_64(body),
             size=HEADER_BYTES + len(body),
             replica=own_replica,
+            life=life,
             number=self._sent,
             acknowledged=self._received,
             counter=counter,

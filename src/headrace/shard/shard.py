@@ -87,7 +87,7 @@ class Shard:
         self.probes = Probes()
         prng = Prng(config.seed)
         incarnation = prng.fork("incarnation").u64() | 1
-        self._shared = Shared(self.probes, self.store.has_room)
+        self._shared = Shared(self.probes, self.store.has_room, opened.life)
         self.groups: dict[int, Replica] = {}
         self._is_persisted: dict[int, bool] = {}
         for group in config.groups:
@@ -243,6 +243,7 @@ class Shard:
             frame = peer.make_frame(
                 cluster=self.config.cluster,
                 own_replica=self.config.replica,
+                life=self._shared.life,
                 counter=self._beat_counter,
                 beats=beats,
             )
@@ -271,6 +272,8 @@ class Shard:
                 sender, kind, header.replica
             ):
                 self.probes.hit("frame.foreign")
+            elif not self._is_of_this_life(sender, kind, header.life):
+                self.probes.hit("frame.stale")
             elif isinstance(header, NodeHeartbeatHeader):
                 self._on_heartbeat(sender, header, frame[HEADER_BYTES:])
             elif kind in GROUP_FRAMES:
@@ -284,6 +287,18 @@ class Shard:
         if sender not in self._peers:
             return False
         return kind in (FrameKind.PREPARE, FrameKind.REPAIR_PREPARE) or sender == replica
+
+    def _is_of_this_life(self, sender: int, kind: FrameKind, life: int) -> bool:
+        """Whether a frame is of the sender's latest start that we know of (NW8).
+
+        A vote that a replica has forgotten must not count once it has promised something else.
+        Prepares keep the header that their first primary sealed; their view and chain judge them.
+        """
+        if kind in (FrameKind.PREPARE, FrameKind.REPAIR_PREPARE):
+            return True
+        peer = self._peers[sender]
+        peer.life = max(peer.life, life)
+        return life == peer.life
 
     def _on_heartbeat(self, sender: int, header: NodeHeartbeatHeader, body: bytes) -> None:
         if header.checksum_body != xxh3_64(body):

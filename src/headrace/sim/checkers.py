@@ -43,6 +43,10 @@ class ReplicaFace(Protocol):
         """The head of its log."""
 
     @property
+    def is_wiped(self) -> bool:
+        """Whether it knows that it has forgotten promises."""
+
+    @property
     def commit_min(self) -> int:
         """What it has applied."""
 
@@ -203,6 +207,10 @@ class Checkers:
             self._seen.pop((node, group), None)
             promise = self._promises.get((node, group))
             if promise is None:
+                continue
+            if replica.is_wiped and node in self._shortened:
+                # It knows that damage took its promises, and takes part only when it has been told.
+                del self._promises[node, group]
                 continue
             if replica.view < promise.view or replica.log_view < promise.log_view:
                 raise SimViolationError(

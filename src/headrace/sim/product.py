@@ -49,7 +49,14 @@ class _Face:
 
     @property
     def is_voter(self) -> bool:
-        return not (self._state.is_suspect or self._state.is_wiped)
+        state = self._state
+        # An op that is known but damaged is neither a copy nor proof that there never was one.
+        is_damaged = any(
+            entry.body is None and not entry.is_never_held
+            for op, entry in state.log.entries.items()
+            if op > state.commit_max
+        )
+        return not (state.is_suspect or state.is_wiped or is_damaged)
 
     @property
     def is_wiped(self) -> bool:

@@ -120,8 +120,12 @@ class Checkpointer:
             order.retry_at = self._now + RETRY_TICKS
             return
         entries = self._choose_files(order)
-        self._journal.is_urgent = True
-        order.synced_wanted = self._journal.rewrite(entries)
+        if entries or self._journal.synced < order.covered or not order.covered:
+            self._journal.is_urgent = True
+            order.synced_wanted = self._journal.rewrite(entries)
+        else:
+            # Nothing must be written first; a journal that is full to the brim could not.
+            order.synced_wanted = order.covered
         self.on_progress()
 
     def on_progress(self) -> None:
@@ -170,7 +174,8 @@ class Checkpointer:
                 break
             entries = self._live_entries(used.ordinal, commits, order.live)
             sizes = self._journal.rewrite_sizes([*chosen, *entries])
-            if not ring.can_place([*self._journal.queued_sizes(), *sizes], leave=0):
+            must_write = bool(chosen or entries)
+            if must_write and not ring.can_place([*self._journal.queued_sizes(), *sizes], leave=0):
                 text = "live entries fill the journal; the groups they belong to need a quorum"
                 self._outbox.find(Finding("full", checkpoint_name(order.number), 0, text))
                 break

@@ -86,6 +86,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     """A store that goes on.
 
     `is_suspect`: groups that are not listed may have been lost, and are suspect too.
+    `life`: a number that rises with every opening, and over replaced stores too.
     `is_rotten`: such groups may have promised views that are forgotten.
     `is_first`: nobody has opened it before, so no group of it can have a forgotten past.
     `is_power_loss`: the last stop was not clean, and the machine has been started since: what was
@@ -98,6 +99,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
     incarnation: int
     is_first: bool
+    life: int
     ceilings: tuple[tuple[int, int], ...]
     quarantine: tuple[Cut, ...]
     is_suspect: bool
@@ -167,6 +169,7 @@ def open_store(config: StoreConfig, files: Mapping[str, bytes]) -> Opened | Wipe
         findings=tuple(opener.findings),
         incarnation=loaded.identity.incarnation,
         is_first=old.opening == 0,
+        life=loaded.identity.incarnation << 32 | old.opening + 1,
         ceilings=tuple(sorted(loaded.recovered.ceilings.items())),
         quarantine=tuple(loaded.verdict.cuts),
         is_suspect=loaded.suspect_at != 0,

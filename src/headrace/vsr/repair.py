@@ -60,6 +60,13 @@ def _request_missing(state: State, source: int) -> bool:
     state.repairing = wanted
     if wanted is None:
         return False
+    log = target_of(state)
+    if (
+        state.status == Status.NORMAL
+        and log.linked - state.commit_min - 1 > state.options.repair_ops_max
+    ):
+        # The chain is followed from the top, so all of it would have to fit the journal first.
+        state.wants_transfer = True
     if source == state.options.replica:
         source = state.prng.choice(state.others)
     state.repair_nonce = state.prng.u64()

@@ -174,6 +174,7 @@ class Replica:
     def step(self, event: GroupEvent) -> list[GroupEffect]:
         """Take one event; return what must now happen, in order."""
         self._handlers[type(event)](event)
+        transfer.start_if_wanted(self.state)
         return self._take()
 
     def _take(self) -> list[GroupEffect]:
@@ -318,7 +319,8 @@ def _on_repair_prepare(state: State, event: FrameReceived) -> None:
     if header.checksum_body != body_checksum(Operation(header.operation), body):
         return
     if state.parked is None and not state.shared.has_room(len(body)):
-        state.probes.hit("repair.without_room")  # It will be asked for again (O2.3).
+        state.probes.hit("repair.without_room")
+        state.wants_transfer = True
         return
     data = repair.header_of(event.frame)
     is_of_view = (

@@ -23,7 +23,7 @@ from headrace.vsr.log import Log
 from headrace.vsr.quorum import Quorums
 from headrace.vsr.sessions import ClientTable
 from headrace.vsr.timeouts import Timeouts, Timer, backed_off
-from headrace.wire.layout import H, Layout
+from headrace.wire.layout import LIFE_OFFSET, H, Layout
 from headrace.wire.seals import seal
 
 if TYPE_CHECKING:
@@ -60,9 +60,10 @@ class GroupOptions(msgspec.Struct, frozen=True, kw_only=True):
 class Shared:
     """What all groups of a shard have in common."""
 
-    __slots__ = ("has_room", "probes", "wall")
+    __slots__ = ("has_room", "life", "probes", "wall")
 
-    def __init__(self, probes: Probes, has_room: Callable[[int], bool]) -> None:
+    def __init__(self, probes: Probes, has_room: Callable[[int], bool], life: int) -> None:
+        self.life = life  # rises with every start of the node
         self.probes = probes
         self.has_room = has_room  # whether the journal takes a body of that size
         self.wall = 0  # the wall clock as last told, in microseconds
@@ -89,8 +90,9 @@ class State:
         self.view = self.log_view = 0
         self.commit_min = self.commit_max = 0
         self.durable = 0  # every op up to it is on the disk, and so may be acknowledged
-        self.is_suspect = False
-        self.is_wiped = False  # it has forgotten promises, and must hear of its view from others
+        self.is_suspect = self.is_wiped = (
+            False  # wiped: it has forgotten promises, and must hear of its view from others
+        )
         self.timestamp = 0  # the highest stamp that was given or seen
         # The view as the journal will remember it, and what waits for that.
         self.durable_view = (0, 0)
@@ -118,6 +120,7 @@ class State:
         self.token = 0
         self.offers: dict[int, Offer] = {}  # by the nonce of who pulls
         self.pull: Pull | None = None
+        self.wants_transfer = False  # repair alone will not do
         self.is_installing = False  # an installed state is not durable yet
         self.is_checkpointing = False  # then ops above `retained` stay in memory
         self.retained = 0
@@ -150,7 +153,7 @@ class State:
 
     def send(self, replica: int, layout: Layout[H], header: H, body: bytes = b"") -> None:
         """Send a frame, once the journal remembers the view that it speaks for."""
-        frame = SendFrame(replica, seal(layout.encode(header)) + body)
+        frame = SendFrame(replica, self._seal(layout, header) + body)
         if self.durable_view == (self.view, self.log_view):
             self.out.append(frame)
         else:
@@ -158,7 +161,13 @@ class State:
 
     def send_unscoped(self, replica: int, layout: Layout[H], header: H, body: bytes = b"") -> None:
         """Send a frame that promises nothing about the view."""
-        self.out.append(SendFrame(replica, seal(layout.encode(header)) + body))
+        self.out.append(SendFrame(replica, self._seal(layout, header) + body))
+
+    def _seal(self, layout: Layout[H], header: H) -> bytes:
+        """Write a header as of this life: frames of an earlier one count no more (NW8)."""
+        data = layout.encode(header)
+        life = self.shared.life.to_bytes(8, "little")
+        return seal(data[:LIFE_OFFSET] + life + data[LIFE_OFFSET + 8 :])
 
     def send_sealed(self, replica: int, frame: bytes) -> None:
         """Send a frame that was sealed before; it promises nothing about the view."""

@@ -48,6 +48,16 @@ def on_range_evicted(state: State, sender: int, header: RepairEndHeader) -> None
         _start_pull(state)
 
 
+def start_if_wanted(state: State) -> None:
+    """Pull the state, when repair has found that it alone will not do."""
+    if not state.wants_transfer:
+        return
+    state.wants_transfer = False
+    is_backup = state.status == Status.NORMAL and state.primary != state.options.replica
+    if is_backup and state.pull is None and not state.is_installing:
+        _start_pull(state)
+
+
 def _start_pull(state: State) -> None:
     stop_repair(state)
     state.pull = Pull(state.primary, state.prng.u64(), state.view)

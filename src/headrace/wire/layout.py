@@ -16,6 +16,7 @@ from headrace.wire.numbers import FrameKind
 
 SIZE_OFFSET = 48
 KIND_OFFSET = 60
+LIFE_OFFSET = 62
 
 _FORMATS = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
@@ -30,6 +31,7 @@ class Header(msgspec.Struct, frozen=True):
     view: int = 0
     release: int = 0
     replica: int = 0
+    life: int = 0  # between replicas: rises with every start of the sender
 
 
 _COMMON = {
@@ -40,6 +42,7 @@ _COMMON = {
     "view": (52, 4),
     "release": (56, 4),
     "replica": (61, 1),
+    "life": (LIFE_OFFSET, 8),
 }
 
 H = TypeVar("H", bound=Header)

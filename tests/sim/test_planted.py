@@ -1,0 +1,40 @@
+"""The simulator sees every planted bug, under the seed that `tools/hunt.py` found for it."""
+
+import pytest
+
+from tests.sim.planted import BUGS, Bug, Edit, plant
+from tools.hunt import LIMIT, code_of, is_caught, is_clean, read_seeds, run_planted
+
+FOUND = read_seeds()
+
+
+def test_there_are_enough_bugs_and_each_has_its_seed() -> None:
+    assert len(BUGS) >= 30
+    assert list(FOUND) == list(BUGS)
+    assert all(1 <= found.seed <= LIMIT for found in FOUND.values())
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_bug_fits_the_code_and_leaves_it_as_it_was(name: str) -> None:
+    functions = [edit.function for edit in BUGS[name].edits]
+    before = [function.__code__ for function in functions]
+    with plant(BUGS[name]):
+        planted = [function.__code__ for function in functions]
+    after = [function.__code__ for function in functions]
+    assert all(one is not other for one, other in zip(before, planted, strict=True))
+    assert after == before
+
+
+def test_a_bug_that_no_longer_fits_is_an_error() -> None:
+    gone = Bug("gone", "", (Edit(code_of, "text that is not there", ""),))
+    with pytest.raises(AssertionError, match="gone"), plant(gone):
+        pass
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BUGS)
+def test_the_simulator_sees_a_bug(name: str) -> None:
+    seed = FOUND[name].seed
+    report = run_planted(name, seed)
+    assert is_caught(report), "search for another seed: python -m tools.hunt"
+    assert is_clean(seed), "the seed fails without the bug too"
