@@ -52,11 +52,16 @@ class Edit(NamedTuple):
 
 
 class Bug(NamedTuple):
-    """A bug: its name, what its author thought, and what they changed."""
+    """A bug: its name, what its author thought, and what they changed.
+
+    Only of a bug that stalls it counts as seen when the healed core does not converge. Any other
+    bug changes the course of a run too, and may so meet a stall that it has not made.
+    """
 
     name: str
     thought: str
     edits: tuple[Edit, ...]
+    is_stall: bool
 
 
 @contextmanager
@@ -92,8 +97,8 @@ def _compile(function: FunctionType, source: str) -> CodeType:
     raise AssertionError(f"{function.__qualname__} is not in its own source")
 
 
-def _bug(name: str, thought: str, *edits: Edit) -> Bug:
-    return Bug(name, thought, edits)
+def _bug(name: str, thought: str, *edits: Edit, is_stall: bool = False) -> Bug:
+    return Bug(name, thought, edits, is_stall)
 
 
 _NORMAL = (
@@ -209,6 +214,7 @@ _NORMAL = (
             " state.options.timeouts.prepare_retransmit_interval)",
             "pass",
         ),
+        is_stall=True,
     ),
 )
 
@@ -235,6 +241,7 @@ _SESSIONS = (
             "client.replies.get(header.request)",
             "next(iter(client.replies.values()), None)",
         ),
+        is_stall=True,
     ),
     _bug(
         "reused_number_unchecked",
@@ -273,6 +280,7 @@ _SESSIONS = (
         "in_flight_outlives_view",
         "What is in flight will be answered when it is applied, in whichever view.",
         Edit(view_change._leave, "state.in_flight.clear()", "pass"),
+        is_stall=True,
     ),
 )
 
@@ -403,6 +411,7 @@ _VIEW_CHANGE = (
             "start_view_change(state, state.view + 1)",
             "pass",
         ),
+        is_stall=True,
     ),
 )
 
@@ -511,6 +520,7 @@ _REPAIR = (
             "if _request_missing(state, state.prng.choice(state.others)):",
             "if False:",
         ),
+        is_stall=True,
     ),
     _bug(
         "transfer_acknowledged_at_once",
@@ -574,6 +584,7 @@ _SHARD = (
             "self._untold[beat.group] = self._sent",
             "del self._untold[beat.group]",
         ),
+        is_stall=True,
     ),
     _bug(
         "checkpoint_forgets_what_is_live",

@@ -26,7 +26,7 @@ def test_a_bug_fits_the_code_and_leaves_it_as_it_was(name: str) -> None:
 
 
 def test_a_bug_that_no_longer_fits_is_an_error() -> None:
-    gone = Bug("gone", "", (Edit(code_of, "text that is not there", ""),))
+    gone = Bug("gone", "", (Edit(code_of, "text that is not there", ""),), is_stall=False)
     with pytest.raises(AssertionError, match="gone"), plant(gone):
         pass
 
@@ -36,5 +36,5 @@ def test_a_bug_that_no_longer_fits_is_an_error() -> None:
 def test_the_simulator_sees_a_bug(name: str) -> None:
     seed = FOUND[name].seed
     report = run_planted(name, seed)
-    assert is_caught(report), "search for another seed: python -m tools.hunt"
+    assert is_caught(name, report), "search for another seed: python -m tools.hunt"
     assert is_clean(seed), "the seed fails without the bug too"

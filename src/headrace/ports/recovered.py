@@ -43,11 +43,14 @@ class RecoveredGroup(msgspec.Struct, frozen=True):
     """One group as the disk knows it.
 
     Entries are in order of ops, above the checkpoint's commit point; an op may be missing.
+    `is_tail_lost`: power was lost, and so maybe what was written and not synced: nothing for a
+    group that waits for syncs, but acknowledged ops for one that does not.
     """
 
     state: ViewState
     checkpoint: GroupCheckpoint | None
     entries: tuple[RecoveredEntry, ...]
+    is_tail_lost: bool = False
 
 
 class Finding(msgspec.Struct, frozen=True):

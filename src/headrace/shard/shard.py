@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+import msgspec
+
 from headrace.base.checksum import xxh3_64
 from headrace.base.limits import HEADER_BYTES
 from headrace.base.prng import Prng
@@ -109,10 +111,10 @@ class Shard:
             self._is_persisted[group.group] = group.is_persisted
         recovered = {each.state.group: each for each in opened.groups}
         for group_id, replica in self.groups.items():
-            replica.restore(
-                recovered.get(group_id, _forgotten(group_id, opened)),
-                is_replaced=opened.incarnation > 0,
-            )
+            past = recovered.get(group_id, _forgotten(group_id, opened))
+            if not self._is_persisted[group_id]:
+                past = _suspected(past)
+            replica.restore(past, is_replaced=opened.incarnation > 0)
         self._has_begun = False
         self._now = 0
         self._timers = Timers()
@@ -416,4 +418,12 @@ def _forgotten(group: int, opened: Opened) -> RecoveredGroup | None:
     if not opened.is_suspect and (opened.is_first or opened.incarnation > 0):
         return None
     state = ViewState(group, 0, 0, 0, is_suspect=opened.is_suspect, is_view_lost=opened.is_rotten)
-    return RecoveredGroup(state, None, ())
+    return RecoveredGroup(state, None, (), is_tail_lost=opened.is_power_loss)
+
+
+def _suspected(past: RecoveredGroup | None) -> RecoveredGroup | None:
+    """Give the past of a group that acknowledges before a sync: with the power its tail is lost."""
+    if past is None or not past.is_tail_lost:
+        return past
+    state = msgspec.structs.replace(past.state, is_suspect=True)
+    return msgspec.structs.replace(past, state=state)

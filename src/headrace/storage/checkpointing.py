@@ -208,6 +208,7 @@ class Checkpointer:
             synced=self._journal.synced,
             tail=tail.first,
             tail_ordinal=tail.ordinal,
+            power_lost_at=0,
             suspect_at=0,  # From here on each group's own state says it.
         )
 

@@ -64,6 +64,8 @@ class Loaded(msgspec.Struct, kw_only=True):
     verdict: Verdict
     recovered: Recovered
     suspect_at: int
+    power_lost_at: int
+    is_power_loss: bool
 
 
 class Opener:
@@ -98,7 +100,15 @@ class Opener:
         suspect_at = superblock.suspect_at
         if not self._is_alone and (verdict.is_torn or verdict.is_rotten):
             suspect_at = verdict.last + 1
-        recovered = Replay(checkpoint, verdict).run(suspect_at=suspect_at)
+        is_power_loss = (
+            not superblock.is_clean and superblock.boot_identity != self._config.boot_identity
+        )
+        power_lost_at = verdict.last + 1 if is_power_loss else superblock.power_lost_at
+        if is_power_loss:
+            self._find("power loss", SUPERBLOCK_NAME, 0, "unclean stop, new boot")
+        recovered = Replay(checkpoint, verdict).run(
+            suspect_at=suspect_at, power_lost_at=power_lost_at
+        )
         self.findings += recovered.damaged
         for finding in recovered.damaged if self._is_alone else ():
             self._refuse(finding.text, finding.file, finding.position, _REMEDY_DAMAGE)
@@ -110,6 +120,8 @@ class Opener:
             verdict=verdict,
             recovered=recovered,
             suspect_at=suspect_at,
+            power_lost_at=power_lost_at,
+            is_power_loss=is_power_loss,
         )
 
     def _load_marker(self) -> Identity:

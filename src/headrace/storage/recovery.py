@@ -74,10 +74,10 @@ class Replay:
         for one in checkpoint.groups if checkpoint else ():
             self._groups[one.state.group] = _Group(one.state.group, one)
 
-    def run(self, *, suspect_at: int) -> Recovered:
+    def run(self, *, suspect_at: int, power_lost_at: int) -> Recovered:
         """Give every group.
 
-        Those are suspect that no view state from `suspect_at` on cleared.
+        Those are suspect that no view state from `suspect_at` on cleared; likewise for the power.
         """
         for record in self._verdict.records:
             for entry, header_at, body_at in record.entries:
@@ -87,7 +87,7 @@ class Replay:
         groups = []
         for number in sorted(self._groups):
             group = self._groups[number]
-            groups.append(_recovered(group, suspect_at=suspect_at, lost_at=max(lost, default=0)))
+            groups.append(_recovered(group, suspect_at, max(lost, default=0), power_lost_at))
             damaged += [
                 self._damage(held)
                 for op, held in sorted(group.ops.items())
@@ -172,7 +172,7 @@ class Replay:
         return Finding("rot" if is_rot else "torn", held.file, held.position, text)
 
 
-def _recovered(group: _Group, *, suspect_at: int, lost_at: int) -> RecoveredGroup:
+def _recovered(group: _Group, suspect_at: int, lost_at: int, power_lost_at: int) -> RecoveredGroup:
     ops = [group.ops[op] for op in sorted(group.ops) if op > group.commit]
     state = group.state
     is_suspect = state.is_suspect or group.state_sequence < suspect_at
@@ -190,4 +190,5 @@ def _recovered(group: _Group, *, suspect_at: int, lost_at: int) -> RecoveredGrou
         ),
         group.checkpoint,
         tuple([RecoveredEntry(held.header, held.body, held.is_never_held) for held in ops]),
+        is_tail_lost=group.state_sequence < power_lost_at,
     )

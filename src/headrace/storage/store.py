@@ -89,8 +89,8 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     `life`: a number that rises with every opening, and over replaced stores too.
     `is_rotten`: such groups may have promised views that are forgotten.
     `is_first`: nobody has opened it before, so no group of it can have a forgotten past.
-    `is_power_loss`: the last stop was not clean, and the machine has been started since: what was
-    written and not synced may be gone.
+    `is_power_loss`: a stop was not clean, and the machine has been started since: what was written
+    and not synced may be gone, of groups that are not listed too.
     `quarantine`: bytes that the store will overwrite; keep them before any effect is carried out.
     """
 
@@ -152,10 +152,6 @@ def open_store(config: StoreConfig, files: Mapping[str, bytes]) -> Opened | Wipe
     except RefusalError as refusal:
         return Refused(str(refusal), tuple(opener.findings))
     old = loaded.superblock
-    is_power_loss = not old.is_clean and old.boot_identity != config.boot_identity
-    if is_power_loss:
-        text = "unclean stop, new boot"
-        opener.findings.append(Finding("power loss", SUPERBLOCK_NAME, 0, text))
     leftovers = [
         name
         for name in sorted(files)
@@ -174,7 +170,7 @@ def open_store(config: StoreConfig, files: Mapping[str, bytes]) -> Opened | Wipe
         quarantine=tuple(loaded.verdict.cuts),
         is_suspect=loaded.suspect_at != 0,
         is_rotten=loaded.verdict.is_rotten,
-        is_power_loss=is_power_loss,
+        is_power_loss=loaded.power_lost_at != 0,
     )
 
 
@@ -229,7 +225,7 @@ class Store:
             outbox=self._outbox,
             is_healing=verdict.is_rotten,
         )
-        self._open(old, suspect_at=loaded.suspect_at, boot_identity=config.boot_identity)
+        self._open(loaded, boot_identity=config.boot_identity)
 
     @property
     def probes(self) -> Probes:
@@ -372,14 +368,16 @@ class Store:
         """Give what was noticed since the last call."""
         return self._outbox.take_findings()
 
-    def _open(self, old: Superblock, *, suspect_at: int, boot_identity: int) -> None:
+    def _open(self, loaded: Loaded, *, boot_identity: int) -> None:
         """Name this opening in the superblock; only then may the journal be written."""
         journal = self._journal
+        old = loaded.superblock
         opening = Opening(old.opening + 1, journal.issued + 1)
         opened = msgspec.structs.replace(
             old,
             synced=journal.synced,
-            suspect_at=suspect_at,
+            suspect_at=loaded.suspect_at,
+            power_lost_at=loaded.power_lost_at,
             boot_identity=boot_identity,
             is_clean=False,
             history=(*old.history, opening)[-HISTORY_MAX:],

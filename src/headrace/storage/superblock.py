@@ -35,7 +35,8 @@ class Superblock(msgspec.Struct, frozen=True, kw_only=True):
     """What the four copies hold.
 
     `suspect_at`: every group is suspect unless a view state in a record of that sequence or a later
-    one says otherwise; 0 when none is.
+    one says otherwise; 0 when none is. `power_lost_at`: likewise, power was lost after the view
+    state of a group was written, and so maybe what it had written and not synced.
     """
 
     identity: Identity
@@ -46,6 +47,7 @@ class Superblock(msgspec.Struct, frozen=True, kw_only=True):
     tail: int = 1
     tail_ordinal: int = 0
     suspect_at: int = 0
+    power_lost_at: int = 0
     boot_identity: int = 0
     file_bytes: int = 0
     journal_files: int = 0
@@ -107,6 +109,7 @@ def decode_superblock(payload: Data) -> Superblock:
         suspect_at=numbers[6],
         boot_identity=numbers[7],
         file_bytes=numbers[8],
+        power_lost_at=numbers[9],
         journal_files=files,
         is_clean=bool(flags & _CLEAN),
         history=tuple(Opening(number, first) for number, first in openings),
@@ -127,7 +130,7 @@ def _payload(superblock: Superblock) -> bytes:
         superblock.suspect_at,
         superblock.boot_identity,
         superblock.file_bytes,
-        0,
+        superblock.power_lost_at,
         0,
         _CLEAN if superblock.is_clean else 0,
         superblock.journal_files,
