@@ -30,6 +30,7 @@ class Commands:
     rot NODE BYTES              damage the journal that many bytes before its end
     boot NODE                   start it again, and tell what recovery found
     show [GROUP]                show every replica of a group
+    reached NODE MARK           show how often its code passed a mark
     journal NODE                show what its journal did
     """
 
@@ -130,6 +131,11 @@ class Commands:
             place = f"head {replica.op} commit {replica.commit_min}"
             lines.append(" ".join([text, place, *told]))
         return lines
+
+    def do_reached(self, node: str, mark: str) -> list[str]:
+        shard = self.stage.nodes[int(node)].shard
+        assert shard is not None
+        return [f"{mark}: {shard.probes.counts.get(mark, 0)}"]
 
     def do_journal(self, node: str) -> list[str]:
         shard = self.stage.nodes[int(node)].shard

@@ -28,7 +28,6 @@ from headrace.storage import (
 )
 from headrace.storage import recovery as storage_recovery
 from headrace.vsr import (
-    log,
     merge,
     normal,
     recovery,
@@ -157,20 +156,6 @@ _NORMAL = (
         "counts_acks_of_old_views",
         "The checksum matches, so the view of an acknowledgement does not matter.",
         Edit(normal.on_prepare_ok, "header.view != state.view or ", ""),
-    ),
-    _bug(
-        "accepts_without_parent",
-        "Op numbers follow each other; that is chain enough.",
-        Edit(
-            normal.on_prepare,
-            " and header.parent == state.log.checksum(state.log.head)",
-            "",
-        ),
-        Edit(
-            log.Log.append,
-            "assert entry.header.parent == self.checksum(self.head)",
-            "pass",
-        ),
     ),
     _bug(
         "body_of_prepare_unchecked",
@@ -563,6 +548,16 @@ _SHARD = (
         ),
     ),
     _bug(
+        "earlier_lives_welcome",
+        "A frame of our own peer is a frame of our peer, however old.",
+        Edit(shard.Shard._is_of_this_life, "return life == peer.life", "return True"),
+    ),
+    _bug(
+        "power_loss_is_harmless",
+        "What a group acknowledged was written, so it is there.",
+        Edit(shard._suspected, "past is None or not past.is_tail_lost", "True"),
+    ),
+    _bug(
         "other_clusters_welcome",
         "Whoever reaches this port belongs to the cluster.",
         Edit(
@@ -638,7 +633,7 @@ _STORAGE = (
     _bug(
         "suspicion_not_in_superblock",
         "The next start will find the damage again.",
-        Edit(store.Store._open, "suspect_at=suspect_at", "suspect_at=0"),
+        Edit(store.Store._open, "suspect_at=loaded.suspect_at", "suspect_at=0"),
     ),
     _bug(
         "one_copy_of_superblock",
@@ -681,7 +676,8 @@ _STORAGE = (
             checkpointing.Checkpointer._start,
             "order.token = self._outbox.new_token()",
             "order.token = self._outbox.new_token()\n"
-            "    self._outbox.put(RemoveFile(checkpoint_name(self.number)))",
+            "    if self.number:\n"
+            "        self._outbox.put(RemoveFile(checkpoint_name(self.number)))",
         ),
     ),
     _bug(
