@@ -84,9 +84,11 @@ def is_clean(seed: int) -> bool:
     return run(draw_options(seed)).outcome == Outcome.PASS
 
 
-def is_caught(report: Report) -> bool:
-    """Whether a run shows that something is wrong."""
-    return report.outcome in (Outcome.VIOLATION, Outcome.LIVENESS)
+def is_caught(name: str, report: Report) -> bool:
+    """Whether a run with a bug shows it."""
+    if report.outcome == Outcome.LIVENESS:
+        return BUGS[name].is_stall
+    return report.outcome == Outcome.VIOLATION
 
 
 def code_of(report: Report) -> str:
@@ -103,7 +105,7 @@ def hunt(name: str, recorded: int, limit: int) -> Hunt:
         started = time.perf_counter()
         report = run_planted(name, seed)
         seconds = round(time.perf_counter() - started, 2)
-        if is_caught(report) and is_clean(seed):
+        if is_caught(name, report) and is_clean(seed):
             found = Found(seed, report.outcome.name, code_of(report), seconds)
             return Hunt(name, found, seeds, time.perf_counter() - began)
     return Hunt(name, None, seeds, time.perf_counter() - began)

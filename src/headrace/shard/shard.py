@@ -200,11 +200,16 @@ class Shard:
             replica, event = self._inbox.popleft()
             for effect in replica.step(event):
                 self.carry_out[type(effect)](replica, effect)
-            beat = replica.beat()
-            if beat != self._beats.get(replica.group):
-                self._beats[replica.group] = beat
-                for peer in self._peers.values():
-                    peer.change(replica.group)
+            if self._peers:
+                self._note_beat(replica)
+
+    def _note_beat(self, replica: Replica) -> None:
+        """Have the other nodes told, if there is something new to say of a group."""
+        beat = replica.beat()
+        if beat != self._beats.get(replica.group):
+            self._beats[replica.group] = beat
+            for peer in self._peers.values():
+                peer.change(replica.group)
 
     def _flush(self) -> None:
         if not self._has_staged:

@@ -9,6 +9,8 @@
 Flow: replicate, apply.
 """
 
+import msgspec
+
 from headrace.base.limits import HEADER_BYTES
 from headrace.ports.network import SendFrame, SendReply
 from headrace.vsr.events import JournalPrepare, PrepareDurable, PrimaryBeat, RequestReceived
@@ -121,7 +123,8 @@ def _propose(state: State, header: RequestHeader, body: bytes) -> None:
     state.in_flight[header.client] = header
     was_idle = state.log.head == state.commit_max
     data = seal(PREPARE.encode(prepare))
-    entry = Entry(PREPARE.decode(data), body, data=data)
+    checksum = int.from_bytes(data[:16], "little")
+    entry = Entry(msgspec.structs.replace(prepare, checksum=checksum), body, data=data)
     state.log.append(entry)
     _journal(state, entry)
     _replicate(state, entry)

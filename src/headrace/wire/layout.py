@@ -5,6 +5,7 @@ covers is reserved: written as zero, and refused otherwise where the kind says s
 """
 
 import struct
+from operator import attrgetter, itemgetter
 from typing import Generic, TypeVar
 
 import msgspec
@@ -67,27 +68,28 @@ class Layout(Generic[H]):
         placed = sorted((_COMMON | fields).items(), key=lambda field: field[1])
         names = [name for name, _ in placed]
         assert sorted(names) == sorted(made.__struct_fields__)
-        self._struct, self._reserved = _place(placed)
+        self._struct, self._reserved = _place(placed, kind)
         self._wide = tuple(
             (index, width == 16) for index, (_, (_, width)) in enumerate(placed) if width > 8
         )
         # Values travel in the order of offsets and are built in the order of the struct's fields.
-        self._order = tuple(names.index(name) for name in made.__struct_fields__)
+        self._order = itemgetter(*(names.index(name) for name in made.__struct_fields__))
+        self._get = attrgetter(*names)
         self._names = tuple(names)
+        self._kind_index = sum(offset < KIND_OFFSET for _, (offset, _) in placed)
         self._reserved_zero = reserved_zero
 
     def encode(self, header: H) -> bytes:
         """Write the header's 256 bytes."""
-        values = [getattr(header, name) for name in self._names]
+        values = list(self._get(header))
         for index, is_number in self._wide:
             if is_number:
                 values[index] = values[index].to_bytes(16, "little")
+        values.insert(self._kind_index, self.kind)
         try:
-            data = bytearray(self._struct.pack(*values))
+            return self._struct.pack(*values)
         except struct.error as error:
             raise ValueError(f"{self.kind.name}: {error}") from None
-        data[KIND_OFFSET] = self.kind
-        return bytes(data)
 
     def decode(self, data: Data) -> H:
         """Read the first 256 bytes of a frame.
@@ -98,6 +100,7 @@ class Layout(Generic[H]):
         if len(data) < HEADER_BYTES or data[KIND_OFFSET] != self.kind:
             raise RemoteError(f"{len(data)} bytes are no {self.kind.name} header")
         values = list(self._struct.unpack_from(data))
+        del values[self._kind_index]
         for index, is_number in self._wide:
             if is_number:
                 values[index] = int.from_bytes(values[index], "little")
@@ -105,15 +108,17 @@ class Layout(Generic[H]):
             bits = int.from_bytes(data[:HEADER_BYTES], "little")
             if bits & self._reserved:
                 raise RemoteError(f"reserved bytes of {self.kind.name} are not zero")
-        return self._made(*[values[index] for index in self._order])
+        return self._made(*self._order(values))
 
 
-def _place(fields: list[tuple[str, tuple[int, int]]]) -> tuple[struct.Struct, int]:
+def _place(fields: list[tuple[str, tuple[int, int]]], kind: FrameKind) -> tuple[struct.Struct, int]:
     """Give the struct of the whole header, and the mask of the bits that no field covers."""
     layout = ["<"]
-    reserved = (1 << 8 * HEADER_BYTES) - 1 - (0xFF << 8 * KIND_OFFSET)
+    reserved = (1 << 8 * HEADER_BYTES) - 1
     position = 0
-    for _, (offset, width) in fields:
+    for _, (offset, width) in sorted(
+        [*fields, (kind.name, (KIND_OFFSET, 1))], key=lambda field: field[1]
+    ):
         assert offset >= position
         layout.append(f"{offset - position}x" + _FORMATS.get(width, f"{width}s"))
         reserved -= (1 << 8 * width) - 1 << 8 * offset
