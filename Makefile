@@ -53,7 +53,7 @@ sim-night: $(READY)  ## the simulator for a night: 10,000 seeds
 vectors: $(READY)  ## record the released SDK's bytes anew into tests/vectors
 	$(BIN)/python -m tools.record_vectors
 
-demo: $(READY)  ## recorded SDK frames through wire and kernel
+demo: $(READY)  ## recorded SDK frames through wire and kernel, and one simulated cluster
 	$(BIN)/python examples/demo.py
 
 lock:  ## renew requirements/*.lock (needs uv)
