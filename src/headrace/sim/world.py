@@ -324,6 +324,8 @@ class World:
         self._count("world.booted")
         self.trace.add(self.agenda.now, index, f"boot {node.life}")
         effects = opened.start()
+        if node.disk.is_damaged:
+            self.checkers.damaged(index)  # A disk rots while its node is down, too.
         self.checkers.booted(index, opened.faces().items())
         self.agenda.after(node.tick_length, self._tick, (node, node.life))
         self._carry_out(node, effects)
@@ -393,8 +395,6 @@ class World:
         crashed.effects_left = -1
         crashed.clear()
         crashed.disk.crash(is_power=is_power)
-        if crashed.disk.is_damaged:
-            self.checkers.damaged(node)
         if is_power:
             crashed.boot_identity += 1
             self.checkers.forget(node, self.options.replicated_groups, is_wiped=False)
