@@ -1,4 +1,4 @@
-"""Hunts the planted bugs: finds for each the first seed under which the simulator sees it.
+"""Hunts the planted bugs: finds for each a seed under which the simulator sees it.
 
     python -m tools.hunt                      # recorded seeds first, then from 1 on
     python -m tools.hunt --only rot_is_cut    # one bug
@@ -29,7 +29,7 @@ SEEDS_PATH = Path(__file__).parent.parent / "tests" / "sim" / "planted_seeds.tom
 LIMIT = 2_000
 
 _PREAMBLE = """\
-# The first seed, from 1 on, under which the simulator sees each bug of planted.py, how the run
+# For each bug of planted.py a seed, from 1 on, under which the simulator sees it, how that run
 # ended, and how many seconds it took. Written by `python -m tools.hunt`.
 """
 

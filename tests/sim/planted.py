@@ -18,12 +18,8 @@ from typing import Any, NamedTuple
 from headrace.shard import peers, shard
 from headrace.storage import (
     checkpointing,
-    journal,
     judge,
-    opening,
     records,
-    scan,
-    store,
     superblock_writer,
 )
 from headrace.storage import recovery as storage_recovery
@@ -111,15 +107,6 @@ _NORMAL = (
         ),
     ),
     _bug(
-        "primary_counts_itself_early",
-        "The primary has the op, so it is one of the quorum, whatever its disk says.",
-        Edit(
-            normal._propose,
-            "_journal(state, entry)",
-            "_journal(state, entry)\n    state.acknowledged[state.options.replica] = op",
-        ),
-    ),
-    _bug(
         "quorum_one_short",
         "A quorum is a majority of the others.",
         Edit(normal.commit_by_quorum, "quorums.replication - 1]", "quorums.replication - 2]"),
@@ -153,11 +140,6 @@ _NORMAL = (
         Edit(normal.on_prepare, "header.view < state.view\n        or ", ""),
     ),
     _bug(
-        "counts_acks_of_old_views",
-        "The checksum matches, so the view of an acknowledgement does not matter.",
-        Edit(normal.on_prepare_ok, "header.view != state.view or ", ""),
-    ),
-    _bug(
         "body_of_prepare_unchecked",
         "The header is sealed; checking the body again only costs time.",
         Edit(
@@ -175,20 +157,6 @@ _NORMAL = (
         "requests_in_flight_forgotten",
         "A request is a duplicate if it was applied; what is in flight was not.",
         Edit(normal._is_new, "header.client in state.in_flight", "False"),
-    ),
-    _bug(
-        "acknowledges_unlinked",
-        "Whatever is durable may be acknowledged, also below the linked part of the log.",
-        Edit(normal._is_trusted, "op <= state.commit_min or op >= state.log.linked", "True"),
-    ),
-    _bug(
-        "stamp_from_the_wall",
-        "A stamp is the time, and the time is what the wall clock says.",
-        Edit(
-            normal._propose,
-            "max(state.shared.wall, state.timestamp + 1)",
-            "state.shared.wall",
-        ),
     ),
     _bug(
         "retransmits_once",
@@ -229,11 +197,6 @@ _SESSIONS = (
         is_stall=True,
     ),
     _bug(
-        "reused_number_unchecked",
-        "A request number stands for its request.",
-        Edit(sessions.ClientTable.judge, "header.request == client.watermark\n", "False\n"),
-    ),
-    _bug(
         "sessions_lost_on_restart",
         "Clients log in again after a restart, so the table need not be restored.",
         Edit(
@@ -261,66 +224,18 @@ _SESSIONS = (
         "What waits in the queue can be ordered when we lead again.",
         Edit(view_change._leave, "state.queue.clear()", "pass"),
     ),
-    _bug(
-        "in_flight_outlives_view",
-        "What is in flight will be answered when it is applied, in whichever view.",
-        Edit(view_change._leave, "state.in_flight.clear()", "pass"),
-        is_stall=True,
-    ),
 )
 
 _VIEW_CHANGE = (
-    _bug(
-        "unserved_op_dropped",
-        "An op that no voter can serve is gone, so the new log ends before it.",
-        Edit(
-            merge.merge,
-            "not is_served):\n            return WAIT",
-            "not is_served):\n            head = op - 1\n            break",
-        ),
-    ),
     _bug(
         "one_nack_is_enough",
         "One replica that never had the op proves that it was not committed.",
         Edit(merge.merge, "nacks >= quorums.nack", "nacks >= 1"),
     ),
     _bug(
-        "suspect_is_a_nack",
-        "A replica without the op has not acknowledged it, whatever its disk lost.",
-        Edit(merge._nacks, "if vote.is_suspect:", "if False:"),
-    ),
-    _bug(
-        "log_ends_unproven",
-        "The longest log of the votes is the log.",
-        Edit(
-            merge._ends_here,
-            "return sum(_nacks(vote, head + 1, None, canonical) for vote in votes) >= quorums.nack",
-            "return True",
-        ),
-    ),
-    _bug(
         "log_view_ignored",
         "The longest log wins, of whichever view it is.",
         Edit(merge.merge, " if vote.log_view == canonical_view", ""),
-    ),
-    _bug(
-        "damaged_is_a_nack",
-        "An op whose body is not here was never acknowledged here.",
-        Edit(
-            view_change._make_vote,
-            "entry.body is None and entry.is_never_held",
-            "entry.body is None",
-        ),
-    ),
-    _bug(
-        "suspect_claims_never_held",
-        "A header that comes with an announcement is new to us.",
-        Edit(view_change._read_log, "is_never_held=is_clean", "is_never_held=True"),
-    ),
-    _bug(
-        "suspicion_not_in_vote",
-        "A suspect is careful enough by itself; nobody else needs to know.",
-        Edit(view_change._make_vote, "is_suspect=state.is_suspect", "is_suspect=False"),
     ),
     _bug(
         "starts_without_bodies",
@@ -330,6 +245,7 @@ _VIEW_CHANGE = (
             " or missing_range(state) is not None",
             "",
         ),
+        is_stall=True,
     ),
     _bug(
         "log_view_rises_at_decision",
@@ -369,26 +285,6 @@ _VIEW_CHANGE = (
         ),
     ),
     _bug(
-        "truncation_not_journaled",
-        "What lies behind the head is never read, so the journal need not be told.",
-        Edit(view_change._install, "state.out.append(JournalTruncate(log.head + 1))", "pass"),
-    ),
-    _bug(
-        "headers_not_journaled",
-        "An op without its body is worth nothing, so it is journaled when the body comes.",
-        Edit(
-            view_change._install,
-            "        state.out.append(\n            JournalPrepare(",
-            "        if entry.body is None:\n            continue\n"
-            "        state.out.append(\n            JournalPrepare(",
-        ),
-    ),
-    _bug(
-        "durable_not_lowered",
-        "What was durable once is durable.",
-        Edit(view_change._install, "_lower_durable(state, old, log)", "pass"),
-    ),
-    _bug(
         "stuck_view_change_waits",
         "A view change that was begun will end.",
         Edit(
@@ -411,15 +307,6 @@ _RECOVERY = (
         ),
     ),
     _bug(
-        "wiped_skips_reports",
-        "The primary has answered; nobody else needs to be asked.",
-        Edit(
-            recovery.may_install,
-            "return is_answer and enough and view >= max(state.reports.values())",
-            "return is_answer",
-        ),
-    ),
-    _bug(
         "wiped_elects",
         "After so many probes without an answer anybody may start an election.",
         Edit(recovery.on_probe_timer, " and not state.is_wiped", ""),
@@ -439,25 +326,6 @@ _RECOVERY = (
         ),
     ),
     _bug(
-        "suspicion_lost_on_restart",
-        "Suspicion belongs to the start that found the damage.",
-        Edit(replica._restore, "state.is_suspect = view_state.is_suspect", "pass"),
-    ),
-    _bug(
-        "suspicion_lost_with_view",
-        "A new view is a new start.",
-        Edit(state.State.persist_view, "is_suspect=self.is_suspect", "is_suspect=False"),
-    ),
-    _bug(
-        "no_trace_no_past",
-        "A group that the disk does not know has never lived.",
-        Edit(
-            shard._forgotten,
-            "not opened.is_suspect and (opened.is_first or opened.incarnation > 0)",
-            "True",
-        ),
-    ),
-    _bug(
         "machine_not_restored",
         "The journal is replayed, so the machine starts empty.",
         Edit(replica._restore, "state.machine.install(checkpoint.artifacts)", "pass"),
@@ -472,20 +340,6 @@ _REPAIR = (
             replica._on_repair_prepare,
             "header.checksum_body != body_checksum(Operation(header.operation), body)",
             "False",
-        ),
-    ),
-    _bug(
-        "fetched_body_not_journaled",
-        "The header is in the journal already, so the op is.",
-        Edit(
-            repair.fill,
-            "log.put(Entry(entry.header, body, data=entry.data))",
-            "log.put(Entry(entry.header, body, data=entry.data, is_durable=True))",
-        ),
-        Edit(
-            repair.fill,
-            "state.out.append(JournalPrepare(op, header.checksum, entry.data, body))",
-            "pass",
         ),
     ),
     _bug(
@@ -511,6 +365,7 @@ _REPAIR = (
         "transfer_acknowledged_at_once",
         "The state is installed, so all of it can be acknowledged.",
         Edit(transfer._install, "state.is_installing = True", "state.durable = commit"),
+        is_stall=True,
     ),
     _bug(
         "transfer_pieces_unchecked",
@@ -546,16 +401,6 @@ _SHARD = (
             "self._staged.append((True, replica.group, event))",
             "self._staged.append((False, replica.group, event))",
         ),
-    ),
-    _bug(
-        "earlier_lives_welcome",
-        "A frame of our own peer is a frame of our peer, however old.",
-        Edit(shard.Shard._is_of_this_life, "return life == peer.life", "return True"),
-    ),
-    _bug(
-        "power_loss_is_harmless",
-        "What a group acknowledged was written, so it is there.",
-        Edit(shard._suspected, "past is None or not past.is_tail_lost", "True"),
     ),
     _bug(
         "other_clusters_welcome",
@@ -617,11 +462,6 @@ _STORAGE = (
         ),
     ),
     _bug(
-        "torn_tail_is_harmless",
-        "A torn record was never acknowledged, so nothing is suspect.",
-        Edit(opening.Opener.load, "(verdict.is_torn or verdict.is_rotten)", "verdict.is_rotten"),
-    ),
-    _bug(
         "rot_loses_no_view",
         "Damage of the log is damage of ops; the views are elsewhere.",
         Edit(
@@ -631,26 +471,12 @@ _STORAGE = (
         ),
     ),
     _bug(
-        "suspicion_not_in_superblock",
-        "The next start will find the damage again.",
-        Edit(store.Store._open, "suspect_at=loaded.suspect_at", "suspect_at=0"),
-    ),
-    _bug(
         "one_copy_of_superblock",
         "One copy of the superblock is as good as four.",
         Edit(
             superblock_writer.SuperblockWriter.on_written,
             "self._copies_done < COPIES",
             "self._copies_done < 1",
-        ),
-    ),
-    _bug(
-        "writes_before_opening",
-        "The superblock is on its way; the journal need not wait.",
-        Edit(
-            store.Store._open,
-            "self._writer.write(lambda _: opened, self._on_open)",
-            "self._writer.write(lambda _: opened, lambda: None)\n    self._on_open()",
         ),
     ),
     _bug(
@@ -670,50 +496,12 @@ _STORAGE = (
         ),
     ),
     _bug(
-        "old_checkpoint_removed_early",
-        "The new checkpoint is being written, so the old one can go.",
-        Edit(
-            checkpointing.Checkpointer._start,
-            "order.token = self._outbox.new_token()",
-            "order.token = self._outbox.new_token()\n"
-            "    if self.number:\n"
-            "        self._outbox.put(RemoveFile(checkpoint_name(self.number)))",
-        ),
-    ),
-    _bug(
         "live_entries_not_copied",
         "A checkpoint covers the files that it frees.",
         Edit(
             checkpointing.Checkpointer.on_replaced,
             "self._journal.rewrite(entries)",
             "self._journal.rewrite([])",
-        ),
-    ),
-    _bug(
-        "freed_before_copies_are_synced",
-        "Once the checkpoint is durable its files can be freed.",
-        Edit(
-            checkpointing.Checkpointer.on_progress,
-            "max(order.synced_wanted, order.covered)",
-            "order.covered",
-        ),
-    ),
-    _bug(
-        "void_records_come_back",
-        "A record with a good checksum is a good record.",
-        Edit(
-            judge.Judge._current,
-            "self._superblock.tail <= head.sequence < floors[head.opening]",
-            "self._superblock.tail <= head.sequence",
-        ),
-    ),
-    _bug(
-        "misplaced_record_accepted",
-        "A record with a good checksum is a good record, wherever it lies.",
-        Edit(
-            scan._is_ours,
-            "head.life != key.life or head.file != file or head.position != position",
-            "head.life != key.life",
         ),
     ),
     _bug(
@@ -726,50 +514,12 @@ _STORAGE = (
         ),
     ),
     _bug(
-        "truncation_not_replayed",
-        "A later prepare replaces what was truncated.",
-        Edit(
-            storage_recovery.Replay._apply,
-            "group.ops = {op: group.ops[op] for op in group.ops if op < entry.second}",
-            "pass",
-        ),
-    ),
-    _bug(
-        "first_prepare_wins",
-        "An op is journaled once.",
-        Edit(
-            storage_recovery.Replay._apply_prepare,
-            "group = self._group(header.group)",
-            "group = self._group(header.group)\n"
-            "    if header.op in group.ops:\n"
-            "        return True",
-        ),
-    ),
-    _bug(
         "body_unchecked_on_recovery",
         "The checksum of the record covers all of it.",
         Edit(
             records._read_body,
             "return (body, start) if is_body_of(header, body) else (None, 0)",
             "return body, start",
-        ),
-    ),
-    _bug(
-        "headers_are_never_held",
-        "A prepare without a body was never acknowledged.",
-        Edit(
-            records.prepare_entry,
-            "_FLAG_NEVER_HELD if is_never_held else 0",
-            "_FLAG_NEVER_HELD",
-        ),
-    ),
-    _bug(
-        "admits_without_room",
-        "A checkpoint will make room in time.",
-        Edit(
-            journal.Journal.has_room,
-            "return self.ring.can_admit([*self.queued_sizes(), *staged, size])",
-            "return True",
         ),
     ),
 )
