@@ -403,15 +403,6 @@ _SHARD = (
         ),
     ),
     _bug(
-        "other_clusters_welcome",
-        "Whoever reaches this port belongs to the cluster.",
-        Edit(
-            shard.Shard._on_frames,
-            "header.cluster != self.config.cluster or not self._is_from(",
-            "not self._is_from(",
-        ),
-    ),
-    _bug(
         "seal_of_frames_unchecked",
         "The link has a checksum of its own.",
         Edit(replica_headers.decode_replica, "if not is_sealed(frame):", "if False:"),
@@ -428,11 +419,11 @@ _SHARD = (
     ),
     _bug(
         "checkpoint_forgets_what_is_live",
-        "Committed ops need not stay in memory while a checkpoint runs.",
+        "What a checkpoint must write again still stands in the log when it asks.",
         Edit(
-            replica.Replica.retain,
-            "self.state.is_checkpointing = is_checkpointing",
-            "self.state.is_checkpointing = False",
+            replica.Replica.live,
+            "entry = self._kept.get(op)",
+            "entry = self.state.log.get(op)",
         ),
     ),
     _bug(

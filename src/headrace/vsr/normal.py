@@ -338,14 +338,11 @@ def apply_committed(state: State) -> None:
 
 
 def forget_applied(state: State) -> None:
-    """Drop from memory what is applied, on disk, and not wanted by a checkpoint.
+    """Drop from memory what is applied and on disk.
 
     The entry at the commit point stays: a vote begins with it.
     """
-    floor = min(state.commit_min, state.durable)
-    if state.is_checkpointing:
-        floor = min(floor, state.retained + 1)
-    state.log.drop_below(floor)
+    state.log.drop_below(min(state.commit_min, state.durable))
 
 
 def _apply(state: State, header: PrepareHeader, body: bytes) -> None:

@@ -63,6 +63,7 @@ class Replica:
     ) -> None:
         self.state = State(options, machine, prng, shared)
         self._checkpoint: GroupCheckpoint | None = None
+        self._kept: dict[int, Entry] = {}
         self._handlers: dict[type, Callable[[Any], None]] = {
             RequestReceived: self._on_request,
             FrameReceived: self._on_frame,
@@ -211,18 +212,21 @@ class Replica:
         return self._checkpoint
 
     def retain(self, *, is_checkpointing: bool) -> None:
-        """Keep what a checkpoint that begins now does not cover, until it has ended."""
-        self.state.is_checkpointing = is_checkpointing
-        self.state.retained = self.state.commit_min
-        if not is_checkpointing:
-            normal.forget_applied(self.state)
+        """Keep what a checkpoint that begins now does not cover, until it has ended.
+
+        The log itself may lose these ops meanwhile, to an installed state that is not durable yet.
+        """
+        state = self.state
+        self._kept = (
+            {op: entry for op, entry in state.log.entries.items() if op > state.commit_min}
+            if is_checkpointing
+            else {}
+        )
 
     def live(self, op: int) -> tuple[bytes, bytes | None] | None:
         """Give an op that the journal must write again before it frees its file."""
-        entry = self.state.log.get(op)
-        if entry is None or op <= self.state.retained:
-            return None
-        return entry.data, entry.body
+        entry = self._kept.get(op)
+        return None if entry is None else (entry.data, entry.body)
 
     def _on_request(self, event: RequestReceived) -> None:
         normal.on_request(self.state, event)

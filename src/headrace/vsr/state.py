@@ -122,8 +122,6 @@ class State:
         self.pull: Pull | None = None
         self.wants_transfer = False  # repair alone will not do
         self.is_installing = False  # an installed state is not durable yet
-        self.is_checkpointing = False  # then ops above `retained` stay in memory
-        self.retained = 0
         self.attempts: dict[Timer, int] = {}
         self.out: list[GroupEffect] = []
 
