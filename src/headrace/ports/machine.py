@@ -1,14 +1,20 @@
 """The contract between consensus and a state machine (O1.3).
 
-It is fixed here with the first machine and stays the same for all that come.
+`apply`, `state_hash`, `export`, `install` and `checkpoint` were fixed with the first machine. What
+the primary must do before it seals an op (O3.1) came with the partitions: `prepare`, which makes
+the final body, and `foresee`, which tells a new primary's machine of the ops that it adopted.
 """
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from typing import Protocol, TypeAlias
 
 import msgspec
 
+from headrace.ports.network import Buffer
+from headrace.ports.segments import SegmentFile
 from headrace.wire.replica_headers import PrepareHeader
+from headrace.wire.requests import RequestHeader
 
 
 class Artifact(msgspec.Struct, frozen=True):
@@ -23,10 +29,36 @@ class Artifact(msgspec.Struct, frozen=True):
     data: bytes
 
 
+class StoredPiece(msgspec.Struct, frozen=True):
+    """An artifact that lies in a segment file: sent from there, and never whole in memory."""
+
+    kind: int
+    frontier: int
+    length: int
+    checksum: int  # as `wire.transfer.artifact_checksum` gives it for the bytes
+    file: SegmentFile
+    position: int
+
+
+Piece: TypeAlias = Artifact | StoredPiece
+
+
 class StateMachine(Protocol):
     """A deterministic machine: equal ops in equal order give equal replies and equal state."""
 
-    def apply(self, header: PrepareHeader, body: bytes) -> bytes:
+    def prepare(self, header: RequestHeader, body: Buffer, timestamp: int) -> Buffer:
+        """Give the body that is sealed into the log, on the primary, in the order of ops.
+
+        It may depend on ops that are prepared and not applied yet, never on time or chance.
+
+        Raises:
+            RefusedError: The request is malformed; nothing has changed.
+        """
+
+    def foresee(self, ops: Iterable[tuple[PrepareHeader, Buffer]]) -> None:
+        """Forget what was prepared; these ops, in order, are prepared and not applied yet."""
+
+    def apply(self, header: PrepareHeader, body: Buffer) -> bytes:
         """Apply one committed op; give the body of its reply, result section included.
 
         Whatever a reply depends on is changed here and nowhere else. Bytes that no client could
@@ -36,11 +68,55 @@ class StateMachine(Protocol):
     def state_hash(self) -> int:
         """Give a hash of all that replicas must agree on."""
 
-    def export(self) -> tuple[Artifact, ...]:
+    def export(self) -> tuple[Piece, ...]:
         """Give the whole state for another replica."""
 
-    def install(self, artifacts: Sequence[Artifact]) -> None:
-        """Replace the whole state by one that was exported, or by a checkpoint of our own."""
+    def install(self, artifacts: Sequence[Piece]) -> None:
+        """Replace the whole state by one that was exported, or by a checkpoint of our own.
+
+        Raises:
+            CorruptError: The state is not one that was exported; nothing has changed.
+        """
 
     def checkpoint(self) -> tuple[Artifact, ...]:
         """Give what the checkpoint must hold so that `install` brings this state back."""
+
+
+class Verdict(IntEnum):
+    """What is to be done with a request."""
+
+    NEW = 0
+    REPLAY = 1  # answered before: the same answer again
+    ALREADY_APPLIED = 2  # answered before, but the answer is gone
+    NO_SESSION = 3
+    FENCED = 4  # a later login of the same client id holds the session
+    UNMINTED = 5  # a session number that no login was ever given
+    REUSED = 6  # a number that stood for another request
+
+
+class RequestTable(Protocol):
+    """Which requests a group has applied, and what it answered: each is applied at most once.
+
+    Changed by applying committed ops only; part of the checkpoint and of every transfer.
+    """
+
+    is_lockstep: bool  # whether a client has one request in flight at most
+
+    def judge(self, header: RequestHeader, body: Buffer) -> tuple[Verdict, bytes]:
+        """Say what a request is; for a replay, with the whole reply frame."""
+
+    def record(self, header: PrepareHeader, body: Buffer, reply: bytes) -> None:
+        """Keep the reply frame of an applied request."""
+
+    def is_applied(self, header: PrepareHeader) -> bool:
+        """Whether an op repeats a request that was applied before."""
+
+    def encode(self) -> bytes:
+        """Write the table; equal tables give equal bytes."""
+
+    def install(self, data: bytes) -> None:
+        """Replace the table by one that was written.
+
+        Raises:
+            CorruptError: The bytes are damaged.
+        """

@@ -4,6 +4,11 @@ from typing import TypeAlias
 
 import msgspec
 
+from headrace.wire.numbers import Transport
+
+# A buffer that is handed over: who gave it neither changes nor reuses it.
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
 
 class SendFrame(msgspec.Struct, frozen=True):
     """Send a frame to another replica; it may be lost, and nobody says so."""
@@ -19,19 +24,54 @@ class SendReply(msgspec.Struct, frozen=True):
     frame: bytes
 
 
+class SendToConnection(msgspec.Struct, frozen=True):
+    """Answer on a connection: the parts of one frame, in order."""
+
+    connection: int
+    parts: tuple[Buffer, ...]
+
+
+class CloseConnection(msgspec.Struct, frozen=True):
+    """Close a connection once what was sent on it has left; `ConnectionClosed` follows."""
+
+    connection: int
+    reason: str
+
+
+class ReadConnections(msgspec.Struct, frozen=True):
+    """Stop reading requests from all connections, or go on; what has arrived is kept."""
+
+    is_reading: bool
+
+
 class FramesArrived(msgspec.Struct, frozen=True):
     """Frames from other replicas, in the order they came; the sender is who the link belongs to."""
 
     frames: tuple[tuple[int, bytes], ...]
 
 
-class RequestsArrived(msgspec.Struct, frozen=True):
-    """Requests of clients, of all connections that were readable in this turn.
+class ConnectionOpened(msgspec.Struct, frozen=True):
+    """A client has connected."""
 
-    The header of each is the client's, with `user_id` and `group` stamped by the server.
+    connection: int
+    transport: Transport
+    address: str
+
+
+class ConnectionClosed(msgspec.Struct, frozen=True):
+    """A connection is gone, whoever closed it; its number is not used again."""
+
+    connection: int
+
+
+class RequestsArrived(msgspec.Struct, frozen=True):
+    """Whole frames of clients, of all connections that were readable in this turn.
+
+    Each is the connection and the frame as it came, of a size within the limits and otherwise
+    unchecked; the buffer now belongs to the core, which stamps batches in place.
     """
 
-    frames: tuple[bytes, ...]
+    frames: tuple[tuple[int, Buffer], ...]
 
 
 class Ticked(msgspec.Struct, frozen=True):
@@ -41,5 +81,9 @@ class Ticked(msgspec.Struct, frozen=True):
     wall: int
 
 
-NetworkEffect: TypeAlias = SendFrame | SendReply
-NetworkEvent: TypeAlias = FramesArrived | RequestsArrived | Ticked
+NetworkEffect: TypeAlias = (
+    SendFrame | SendReply | SendToConnection | CloseConnection | ReadConnections
+)
+NetworkEvent: TypeAlias = (
+    FramesArrived | ConnectionOpened | ConnectionClosed | RequestsArrived | Ticked
+)

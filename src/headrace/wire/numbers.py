@@ -81,8 +81,13 @@ class Operation(IntEnum):
     SEND_MESSAGES = 160
     STORE_CONSUMER_OFFSET = 161
     DELETE_CONSUMER_OFFSET = 162
-    # Ours, proposed by the server itself: a client's connection is gone, its table entry stays.
-    DISCONNECT = 224
+    # Ours, proposed by the server itself (O8).
+    DISCONNECT = 224  # a client's connection is gone, its table entry stays
+    AUTO_COMMIT_OFFSET = 225  # a poll stores what it served; never moves backwards
+    PURGE_PARTITION = 226  # begins a new history at offset 0
+    RETAIN = 227  # drops sealed segments that are too old or too many
+    LOST_RANGE = 228  # offsets that a power cut may have taken, and that are never given again
+    FORGET_GROUP_OFFSETS = 229  # of a consumer group that was deleted
 
 
 # Operations and command codes of our own lie in these ranges (O8); no client may send one yet.

@@ -34,6 +34,7 @@ class PrepareHeader(Header, frozen=True):
     operation: int = 0
     group: int = 0
     user_id: int = 0
+    incarnation: int = 0  # the created_revision of the partition; 0 for the metadata group
 
 
 class PrepareOkHeader(Header, frozen=True):
@@ -218,6 +219,7 @@ def _prepare_layout(kind: FrameKind) -> Layout[PrepareHeader]:
         operation=(208, 1),
         group=(216, 8),
         user_id=(224, 4),
+        incarnation=(228, 8),
     )
 
 

@@ -8,7 +8,9 @@ from headrace.base.checksum import xxh3_64
 from headrace.base.ids import Checksum
 from headrace.base.limits import HEADER_BYTES
 from headrace.kernel.layout import BATCH_CHECKSUM_AT
+from headrace.wire.batches import verify_batch
 from headrace.wire.codec import Data
+from headrace.wire.errors import CorruptError
 from headrace.wire.layout import KIND_OFFSET
 from headrace.wire.numbers import FrameKind, Operation
 
@@ -39,6 +41,23 @@ def body_checksum(operation: Operation, body: Data) -> Checksum:
     if operation == Operation.SEND_MESSAGES:
         return Checksum(int.from_bytes(body[BATCH_CHECKSUM_AT : BATCH_CHECKSUM_AT + 8], "little"))
     return xxh3_64(body)
+
+
+def is_body(operation: Operation, checksum: int, body: Data) -> bool:
+    """Whether a body is the one that a prepare's header was sealed with.
+
+    A batch from a disk or a peer is walked by the kernel: its own checksum covers its messages only
+    through theirs.
+    """
+    if checksum != body_checksum(operation, body):
+        return False
+    if operation != Operation.SEND_MESSAGES:
+        return True
+    try:
+        verify_batch(body)
+    except CorruptError:
+        return False
+    return True
 
 
 def _checksum_of(header: Data) -> Checksum:

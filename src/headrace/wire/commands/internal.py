@@ -6,7 +6,19 @@ member's client, hashes instead of secrets.
 
 import msgspec
 
-from headrace.wire.codec import NAME, U32, U64, U128, Counted, Reader, Record, Sized, read_text
+from headrace.wire.codec import (
+    NAME,
+    U8,
+    U32,
+    U64,
+    U128,
+    Counted,
+    Enumerated,
+    Reader,
+    Record,
+    Sized,
+    read_text,
+)
 from headrace.wire.commands.groups import (
     JOIN_GROUP_BODY,
     LEAVE_GROUP_BODY,
@@ -21,6 +33,7 @@ from headrace.wire.commands.topics import (
 )
 from headrace.wire.errors import DecodeError
 from headrace.wire.identifiers import IDENTIFIER, Identifier
+from headrace.wire.numbers import ConsumerKind
 from headrace.wire.options import SIZED_OPTIONS, Options
 
 TOKEN_HASH_CHARACTERS = 64
@@ -97,6 +110,56 @@ class CreateTokenHashed(msgspec.Struct, frozen=True):
     token_hash: str
 
 
+class OffsetMark(msgspec.Struct, frozen=True):
+    """Who consumed up to an offset: names are resolved, a group is its number."""
+
+    kind: ConsumerKind
+    id: int
+    offset: int
+
+
+class OffsetKey(msgspec.Struct, frozen=True):
+    """Whose stored offset is deleted."""
+
+    kind: ConsumerKind
+    id: int
+
+
+class TrimUpTo(msgspec.Struct, frozen=True):
+    """Drops sealed segments that end at or below an offset: DeleteSegments, its count resolved."""
+
+    up_to_offset: int
+
+
+class PurgePartition(msgspec.Struct, frozen=True):
+    """Begins a new history; a generation that was applied before changes nothing."""
+
+    generation: int
+
+
+class Retain(msgspec.Struct, frozen=True):
+    """Drops sealed segments whose newest stamp lies so far back, or beyond so many bytes.
+
+    The stamp of the op itself is the time it is compared with; 0 means that there is no limit.
+    """
+
+    expiry: int
+    bytes_max: int
+
+
+class LostRange(msgspec.Struct, frozen=True):
+    """Offsets from the first up to, not including, the second were maybe given out and are lost."""
+
+    first: int
+    end: int
+
+
+class ForgetGroupOffsets(msgspec.Struct, frozen=True):
+    """Removes the offsets of consumer groups that are gone."""
+
+    group_ids: tuple[int, ...]
+
+
 class _TokenHash:
     """64 hexadecimal characters, without a length."""
 
@@ -116,6 +179,7 @@ def _is_hash(text: str) -> bool:
     return len(text) == TOKEN_HASH_CHARACTERS and all(c in "0123456789abcdef" for c in text)
 
 
+_CONSUMER_KIND = Enumerated(U8, ConsumerKind)
 _ASSIGNMENTS = Counted(U32, Record(PartitionAssignment, partition_id=U32, group_id=U64))
 
 CREATE_TOPIC_WITH_ASSIGNMENTS = Record(
@@ -145,6 +209,13 @@ JOIN_GROUP_AS = Record(
     JoinGroupAs, request=JOIN_GROUP_BODY, client=U128, in_flight=Counted(U32, U32)
 )
 LEAVE_GROUP_AS = Record(LeaveGroupAs, request=LEAVE_GROUP_BODY, client=U128)
+OFFSET_MARK = Record(OffsetMark, kind=_CONSUMER_KIND, id=U32, offset=U64)
+OFFSET_KEY = Record(OffsetKey, kind=_CONSUMER_KIND, id=U32)
+TRIM_UP_TO = Record(TrimUpTo, up_to_offset=U64)
+PURGE_PARTITION = Record(PurgePartition, generation=U64)
+RETAIN = Record(Retain, expiry=U64, bytes_max=U64)
+LOST_RANGE = Record(LostRange, first=U64, end=U64)
+FORGET_GROUP_OFFSETS = Record(ForgetGroupOffsets, group_ids=Counted(U32, U32))
 CREATE_TOKEN_HASHED = Record(
     CreateTokenHashed, user_id=U32, name=NAME, expiry=U64, token_hash=_TokenHash()
 )

@@ -1,0 +1,65 @@
+"""What the core asks of the keeper of secrets: hashes that cost, and randomness.
+
+Hashing a password takes long on purpose and so happens elsewhere, a few at a time; an answer comes
+as an event, in any order. No secret is in a log, a trace or a `repr`.
+"""
+
+from typing import TypeAlias
+
+import msgspec
+
+
+class Secret(bytes):
+    """Bytes that are not shown."""
+
+    def __repr__(self) -> str:
+        return "Secret(...)"
+
+
+class VerifyPassword(msgspec.Struct, frozen=True):
+    """Compare a password with a stored hash; answered by `PasswordVerified`.
+
+    Without a hash there is no such user: the answer is no, and costs the same.
+    """
+
+    token: int
+    password: Secret
+    password_hash: str | None
+
+
+class HashPassword(msgspec.Struct, frozen=True):
+    """Hash a new password with a fresh salt; answered by `PasswordHashed`."""
+
+    token: int
+    password: Secret
+
+
+class MintToken(msgspec.Struct, frozen=True):
+    """Draw a new access token of at least 256 bits; answered by `TokenMinted`."""
+
+    token: int
+
+
+class PasswordVerified(msgspec.Struct, frozen=True):
+    """Whether it was the password."""
+
+    token: int
+    is_right: bool
+
+
+class PasswordHashed(msgspec.Struct, frozen=True):
+    """The hash as a PHC string."""
+
+    token: int
+    password_hash: str
+
+
+class TokenMinted(msgspec.Struct, frozen=True):
+    """The secret, told to its user once; only its hash is stored."""
+
+    token: int
+    secret: Secret
+
+
+CredentialEffect: TypeAlias = VerifyPassword | HashPassword | MintToken
+CredentialEvent: TypeAlias = PasswordVerified | PasswordHashed | TokenMinted
