@@ -36,11 +36,12 @@ from headrace.ports.disk import (
     Written,
 )
 from headrace.ports.network import FramesArrived, RequestsArrived, SendFrame, SendReply, Ticked
-from headrace.shard.config import GroupConfig, ShardConfig
+from headrace.shard.config import GroupConfig, PlaneConfig
 from headrace.shard.peers import Peer
-from headrace.shard.shard import Effect, Event, Shard
+from headrace.shard.plane import Effect, Event, Plane
 from headrace.sim.machine import AppendMachine, encode_append
 from headrace.storage.store import Opened, StoreConfig, format_store, open_store
+from headrace.vsr.sessions import ClientTable
 from headrace.vsr.timeouts import Timeouts
 from headrace.wire.numbers import FrameKind, Operation
 from headrace.wire.replica_headers import (
@@ -83,19 +84,19 @@ class Node:
         )
         opened = open_store(config, format_store(config, 0))
         assert isinstance(opened, Opened)
-        self.shard = Shard(
-            ShardConfig(
+        self.shard = Plane(
+            PlaneConfig(
                 cluster=CLUSTER,
                 replica=0,
                 replica_count=replica_count,
-                groups=tuple(GroupConfig(group) for group in range(1, groups + 1)),
                 timeouts=Timeouts(),
                 seed=1,
                 pipeline_max=max(TURN_SIZES),
             ),
             opened,
-            lambda _: AppendMachine(PIECE_BYTES),
         )
+        for group in range(1, groups + 1):
+            self.shard.add_group(GroupConfig(group), AppendMachine(PIECE_BYTES), ClientTable())
         self.settle(self.shard.start())
         self.step(Ticked(1, WALL))
 
@@ -159,7 +160,7 @@ class Clients:
             frame = request_of(
                 Operation.REGISTER, b"bench", client=client, session=0, number=0, group=1
             )
-            (reply,) = node.step(RequestsArrived((frame,)))
+            (reply,) = node.step(RequestsArrived(((0, frame),)))
             assert isinstance(reply, SendReply)
             self._sessions[client] = REPLY.decode(reply.frame).op
 
@@ -182,7 +183,7 @@ class Clients:
                     group=1,
                 )
             )
-        return RequestsArrived(tuple(frames))
+        return RequestsArrived(tuple((0, frame) for frame in frames))
 
 
 class Clock:
@@ -300,6 +301,7 @@ class FakePeer:
             cluster=CLUSTER,
             own_replica=self.replica,
             life=PEER_LIFE,
+            journal=0,
             counter=self._counter,
             beats=[],
         )
@@ -316,7 +318,7 @@ class IdleNode:
             frame = request_of(
                 Operation.REGISTER, b"bench", client=group, session=0, number=0, group=group
             )
-            sent = self._pass_on(self._node.step(RequestsArrived((frame,))))
+            sent = self._pass_on(self._node.step(RequestsArrived(((0, frame),))))
             assert [type(effect) for effect in sent] == [SendReply]
 
     def tick(self) -> float:

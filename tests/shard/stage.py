@@ -24,11 +24,12 @@ from headrace.ports.network import (
     SendReply,
     Ticked,
 )
-from headrace.shard.config import GroupConfig, ShardConfig
-from headrace.shard.shard import Effect, Event, Shard
+from headrace.shard.config import GroupConfig, PlaneConfig
+from headrace.shard.plane import Effect, Event, Plane
 from headrace.sim.machine import AppendMachine, encode_append
 from headrace.storage.config import StoreConfig, journal_name
 from headrace.storage.store import Opened, Refused, format_store, open_store
+from headrace.vsr.sessions import ClientTable
 from headrace.vsr.timeouts import Timeouts
 from headrace.wire.errors import RefusedError
 from headrace.wire.evictions import EvictedError
@@ -69,7 +70,7 @@ class Node:
         self.number = number
         self.count = count
         self.starts = 0
-        self.shard: Shard | None = None
+        self.shard: Plane | None = None
         self.disk = Disk(format_store(self.store_config(), 0))
 
     def store_config(self) -> StoreConfig:
@@ -106,15 +107,16 @@ class Stage:
             return [f"refused: {opened.sentence}"]
         assert isinstance(opened, Opened)
         node.starts += 1
-        config = ShardConfig(
+        config = PlaneConfig(
             cluster=1,
             replica=number,
             replica_count=node.count,
-            groups=tuple(GroupConfig(group) for group in GROUPS.values()),
             timeouts=Timeouts(),
             seed=100 * number + node.starts,
         )
-        node.shard = Shard(config, opened, lambda _: AppendMachine())
+        node.shard = Plane(config, opened)
+        for group in GROUPS.values():
+            node.shard.add_group(GroupConfig(group), AppendMachine(), ClientTable())
         self.carry_out(node, node.shard.start())
         self.step(node, Ticked(self.now, self.now))
         return [f"{each.kind}: {each.file} at {each.position}" for each in opened.findings]
@@ -188,7 +190,7 @@ class Stage:
             operation=Operation.CREATE_STREAM if session else Operation.REGISTER,
             group=GROUPS[group],
         )
-        self.step(self.nodes[number], RequestsArrived((REQUEST.encode(header) + body,)))
+        self.step(self.nodes[number], RequestsArrived(((0, REQUEST.encode(header) + body),)))
 
     def take_answers(self) -> list[tuple[str, int]]:
         """Give what was answered: in words, and for a login the session."""

@@ -18,7 +18,12 @@ FIRST = 100
 
 def listed(peer: Peer) -> tuple[GroupBeat, ...]:
     frame = peer.make_frame(
-        cluster=1, own_replica=0, life=1, counter=1, beats=[BEAT] if peer.untold() else []
+        cluster=1,
+        own_replica=0,
+        life=1,
+        journal=0,
+        counter=1,
+        beats=[BEAT] if peer.untold() else [],
     )
     _, header = decode_replica(frame)
     assert isinstance(header, NodeHeartbeatHeader)

@@ -3,7 +3,7 @@
 from typing import get_args
 
 from headrace.ports.network import FramesArrived, SendFrame, Ticked
-from headrace.shard.shard import Shard
+from headrace.shard.plane import Plane
 from headrace.vsr.events import GroupEffect
 from headrace.wire.layout import KIND_OFFSET, LIFE_OFFSET
 from headrace.wire.numbers import FrameKind
@@ -11,7 +11,7 @@ from headrace.wire.seals import seal
 from tests.shard.stage import Stage
 
 
-def shard_of(stage: Stage, number: int) -> Shard:
+def shard_of(stage: Stage, number: int) -> Plane:
     shard = stage.nodes[number].shard
     assert shard is not None
     return shard

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
-from headrace.shard import peers, shard
+from headrace.shard import peers, plane
 from headrace.storage import (
     checkpointing,
     judge,
@@ -144,7 +144,7 @@ _NORMAL = (
         "The header is sealed; checking the body again only costs time.",
         Edit(
             normal.on_prepare,
-            "header.checksum_body != body_checksum(Operation(header.operation), body)",
+            "not is_body(Operation(header.operation), header.checksum_body, body)",
             "False",
         ),
     ),
@@ -156,7 +156,7 @@ _NORMAL = (
     _bug(
         "requests_in_flight_forgotten",
         "A request is a duplicate if it was applied; what is in flight was not.",
-        Edit(normal._is_new, "header.client in state.in_flight", "False"),
+        Edit(normal._is_new, "_flight(state, header) in state.in_flight", "False"),
     ),
     _bug(
         "retransmits_once",
@@ -175,7 +175,7 @@ _SESSIONS = (
     _bug(
         "replies_not_recorded",
         "The client has its reply; there is no need to keep it.",
-        Edit(normal._apply, "state.client_table.record(header, reply)", "pass"),
+        Edit(normal._apply, "state.table.record(header, body, reply)", "pass"),
     ),
     _bug(
         "watermark_off_by_one",
@@ -201,22 +201,22 @@ _SESSIONS = (
         "Clients log in again after a restart, so the table need not be restored.",
         Edit(
             replica._restore,
-            "state.client_table.install(checkpoint.client_table)",
+            "state.table.install(checkpoint.client_table)",
             "pass",
         ),
     ),
     _bug(
         "sessions_lost_on_transfer",
         "A state transfer brings the machine; the table will fill by itself.",
-        Edit(transfer._install, "state.client_table = table", "pass"),
+        Edit(transfer._install, "state.table.install(table_piece.data)", "pass"),
     ),
     _bug(
         "sessions_not_checkpointed",
         "The client table is soft state and does not belong into a checkpoint.",
         Edit(
             replica.Replica.checkpoint,
-            "state.client_table.encode()",
-            "ClientTable().encode()",
+            "state.table.encode()",
+            "type(state.table)().encode()",
         ),
     ),
     _bug(
@@ -338,7 +338,7 @@ _REPAIR = (
         "The header is sealed; whoever serves a repair has checked the body.",
         Edit(
             replica._on_repair_prepare,
-            "header.checksum_body != body_checksum(Operation(header.operation), body)",
+            "not is_body(Operation(header.operation), header.checksum_body, body)",
             "False",
         ),
     ),
@@ -372,12 +372,13 @@ _REPAIR = (
         "A piece of the same kind, place and length is the same piece.",
         Edit(
             transfer.on_state_transfer_target,
-            "data is not None and xxh3_64(data) == line.checksum",
-            "data is not None",
+            "ours.get(line)",
+            "next((each for known, each in ours.items() if known.frontier == line.frontier"
+            " and (known.kind, known.length) == (line.kind, line.length)), None)",
         ),
         Edit(
             transfer_session.Pull.artifacts,
-            "xxh3_64(data) != line.checksum",
+            "checksum != line.checksum",
             "False",
         ),
     ),
@@ -388,7 +389,7 @@ _SHARD = (
         "durable_when_written",
         "The write has returned, so the op is durable.",
         Edit(
-            shard.Shard._journal_prepare,
+            plane.Plane._journal_prepare,
             "self._staged.append((is_synced, replica.group, event))",
             "self._staged.append((False, replica.group, event))",
         ),
@@ -397,7 +398,7 @@ _SHARD = (
         "view_durable_when_written",
         "The write has returned, so the view is remembered.",
         Edit(
-            shard.Shard._persist_view,
+            plane.Plane._persist_view,
             "self._staged.append((True, replica.group, event))",
             "self._staged.append((False, replica.group, event))",
         ),

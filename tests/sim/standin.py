@@ -81,8 +81,8 @@ class StandIn:
     def step(self, event: DiskEvent | NetworkEvent) -> list[DiskEffect | NetworkEffect]:
         effects: list[DiskEffect | NetworkEffect] = []
         if isinstance(event, RequestsArrived):
-            for frame in event.frames:
-                effects += self._request(frame)
+            for _, frame in event.frames:
+                effects += self._request(bytes(frame))
         elif isinstance(event, Synced):
             while self._waiting and self._waiting[0][0] <= event.sequence:
                 _, header, body = self._waiting.pop(0)

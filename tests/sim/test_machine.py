@@ -3,12 +3,11 @@
 import pytest
 
 from headrace.ports.machine import Artifact
-from headrace.sim.machine import AppendMachine, WatchedMachine, encode_append
+from headrace.sim.machine import RECORDS, AppendMachine, WatchedMachine, encode_append
 from headrace.wire.errors import Code
 from headrace.wire.numbers import Operation
 from headrace.wire.replica_headers import PrepareHeader
 from headrace.wire.replies import RESULT_OK, encode_rejection
-from headrace.wire.transfer import ArtifactKind
 
 
 def append(machine: AppendMachine, number: int) -> bytes:
@@ -40,7 +39,7 @@ def test_what_is_no_append_changes_nothing() -> None:
 
 def test_full_pieces_never_change() -> None:
     machine = filled(60)
-    before = [piece for piece in machine.export() if piece.kind == ArtifactKind.SEGMENT_LOG]
+    before = [piece for piece in machine.export() if piece.kind == RECORDS]
     assert len(before) >= 4
     for number in range(60, 90):
         append(machine, number)

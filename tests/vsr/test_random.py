@@ -121,7 +121,7 @@ def check(seed: int, replicas: int) -> int:
         for node in cluster.nodes
     ]
     machines = {node.replica.machine.state_hash(): None for node in cluster.nodes}
-    tables = {node.replica.client_table.encode(): None for node in cluster.nodes}
+    tables = {node.replica.table.encode(): None for node in cluster.nodes}
     assert len(machines) == len(tables) == 1
     return clients.answered
 

@@ -1,7 +1,8 @@
 """The client table: who may ask, and what is answered to a request that comes again."""
 
 from headrace.base.limits import HEADER_BYTES
-from headrace.vsr.sessions import ClientTable, Verdict
+from headrace.ports.machine import Verdict
+from headrace.vsr.sessions import ClientTable
 from headrace.wire.replica_headers import PrepareHeader
 from headrace.wire.replies import REPLY, ReplyHeader
 from headrace.wire.requests import RequestHeader
@@ -14,7 +15,7 @@ def register(table: ClientTable, client: int, op: int, user: int = 0) -> bool:
 def apply(table: ClientTable, client: int, request: int, op: int, checksum: int = 0) -> bytes:
     reply = REPLY.encode(ReplyHeader(client=client, request=request, op=op, size=HEADER_BYTES))
     table.record(
-        PrepareHeader(client=client, request=request, op=op, request_checksum=checksum), reply
+        PrepareHeader(client=client, request=request, op=op, request_checksum=checksum), b"", reply
     )
     return reply
 
@@ -23,7 +24,8 @@ def judge(
     table: ClientTable, client: int, session: int, request: int, checksum: int = 0
 ) -> tuple[Verdict, bytes]:
     return table.judge(
-        RequestHeader(client=client, session=session, request=request, request_checksum=checksum)
+        RequestHeader(client=client, session=session, request=request, request_checksum=checksum),
+        b"",
     )
 
 

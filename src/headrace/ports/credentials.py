@@ -15,6 +15,8 @@ class Secret(bytes):
     def __repr__(self) -> str:
         return "Secret(...)"
 
+    __str__ = __repr__  # or a formatted line would show the bytes
+
 
 class VerifyPassword(msgspec.Struct, frozen=True):
     """Compare a password with a stored hash; answered by `PasswordVerified`.
@@ -61,5 +63,11 @@ class TokenMinted(msgspec.Struct, frozen=True):
     secret: Secret
 
 
+class CredentialsBusy(msgspec.Struct, frozen=True):
+    """Too much is waiting, or there was no memory: nothing was decided; it may be asked again."""
+
+    token: int
+
+
 CredentialEffect: TypeAlias = VerifyPassword | HashPassword | MintToken
-CredentialEvent: TypeAlias = PasswordVerified | PasswordHashed | TokenMinted
+CredentialEvent: TypeAlias = PasswordVerified | PasswordHashed | TokenMinted | CredentialsBusy

@@ -3,6 +3,7 @@
 import msgspec
 
 from headrace.ports.machine import Artifact
+from headrace.ports.network import Buffer
 from headrace.wire.replica_headers import PrepareHeader
 
 
@@ -35,7 +36,7 @@ class RecoveredEntry(msgspec.Struct, frozen=True):
     """One prepare of the log; without a body it is known but damaged, and must come from a peer."""
 
     header: PrepareHeader
-    body: bytes | None
+    body: Buffer | None
     is_never_held: bool = False  # stored without a body, as one that was never acknowledged
 
 

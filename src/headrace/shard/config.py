@@ -6,21 +6,25 @@ from headrace.vsr.timeouts import Timeouts
 
 
 class GroupConfig(msgspec.Struct, frozen=True):
-    """One consensus group and its class of durability."""
+    """One consensus group, its classes of durability, and which incarnation of its name it is."""
 
     group: int
     is_persisted: bool = True
+    is_offset_persisted: bool = True
+    origin: int = 0
 
 
-class ShardConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Who the shard is, and which groups live in it; the seed differs with every start."""
+class PlaneConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Who the node is, and how its groups behave; the seed differs with every start."""
 
     cluster: int
     replica: int
     replica_count: int
-    groups: tuple[GroupConfig, ...]
     timeouts: Timeouts
     seed: int
+    journal: int = 0  # which of the node's stores the groups are on
     pipeline_max: int = 32
+    queue_max: int = 64
     repair_ops_max: int = 128
     chunk_bytes: int = 256 << 10
+    offsets_reserved: int = 65_536  # how far ahead a ceiling lies (FM-7)

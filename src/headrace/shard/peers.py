@@ -40,7 +40,14 @@ class Peer:
         return list(self._untold)
 
     def make_frame(
-        self, *, cluster: int, own_replica: int, life: int, counter: int, beats: list[GroupBeat]
+        self,
+        *,
+        cluster: int,
+        own_replica: int,
+        life: int,
+        journal: int,
+        counter: int,
+        beats: list[GroupBeat],
     ) -> bytes:
         """Give the next heartbeat."""
         self._sent += 1
@@ -57,6 +64,7 @@ class Peer:
             number=self._sent,
             acknowledged=self._received,
             counter=counter,
+            journal=journal,
         )
         return seal(NODE_HEARTBEAT.encode(header)) + body
 

@@ -23,6 +23,11 @@ class Timers:
         """Forget a timer."""
         self._current.pop((group, timer), None)
 
+    def forget(self, group: int) -> None:
+        """Forget all timers of a group."""
+        for timer in Timer:
+            self._current.pop((group, timer), None)
+
     def take_due(self, now: int) -> list[tuple[int, Timer]]:
         """Give the timers that have run out, in the order they were due."""
         due = []

@@ -9,18 +9,22 @@ Invariants: offsets start at 0 and rise by one; a record's hash covers all recor
 """
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from headrace.base.checksum import xxh3_64
-from headrace.ports.machine import Artifact, StateMachine
+from headrace.ports.machine import Artifact, Piece, StateMachine
+from headrace.ports.network import Buffer
 from headrace.wire.errors import Code
 from headrace.wire.numbers import Operation
 from headrace.wire.replica_headers import PrepareHeader
 from headrace.wire.replies import RESULT_OK, encode_rejection
+from headrace.wire.requests import RequestHeader
 from headrace.wire.transfer import ArtifactKind
 
 PIECE_BYTES = 512
 NO_OFFSET = (1 << 64) - 1
+
+RECORDS = 16  # a kind of artifact that only this machine has
 
 _RECORD = struct.Struct("<QHI")  # offset, bytes of the key, bytes of the value
 _LINK = struct.Struct("<QQ")  # hash so far, offset that the key had
@@ -45,8 +49,18 @@ class AppendMachine:
         self._hash = 0
         self.next_offset = 0
 
-    def apply(self, header: PrepareHeader, body: bytes) -> bytes:
+    def prepare(self, header: RequestHeader, body: Buffer, timestamp: int) -> Buffer:
+        """Take it as it is."""
+        return body
+
+    def foresee(self, ops: Iterable[tuple[PrepareHeader, Buffer]]) -> None:
+        """Need not know."""
+
+    def apply(self, header: PrepareHeader, body: Buffer) -> bytes:
         """Append; what is no append, or is malformed, changes nothing and says so."""
+        body = bytes(body)
+        if header.operation in (Operation.LOGOUT, Operation.DISCONNECT):
+            return b""
         if header.operation != Operation.CREATE_STREAM:
             return RESULT_OK
         key_bytes = int.from_bytes(body[:2], "little")
@@ -63,7 +77,7 @@ class AppendMachine:
         pieces = list(self._sealed)
         if self._tail:
             pieces.append(
-                Artifact(ArtifactKind.SEGMENT_LOG, self._tail_first, bytes(self._tail)),
+                Artifact(RECORDS, self._tail_first, bytes(self._tail)),
             )
         table = _TABLE.pack(self.next_offset, self._hash, len(self._keys)) + b"".join(
             _KEY.pack(offset, len(key)) + key for key, offset in sorted(self._keys.items())
@@ -75,15 +89,16 @@ class AppendMachine:
         """Give the same as `export`."""
         return self.export()
 
-    def install(self, artifacts: Sequence[Artifact]) -> None:
+    def install(self, artifacts: Sequence[Piece]) -> None:
         """Take over a state whose pieces follow each other without a gap."""
         self.__init__(self._piece_bytes)  # type: ignore[misc]  # every field starts again
         table = b""
         for artifact in artifacts:
+            assert isinstance(artifact, Artifact), "all of it is in memory"
             if artifact.kind == ArtifactKind.METADATA_SNAPSHOT:
                 table = artifact.data
                 continue
-            assert artifact.kind == ArtifactKind.SEGMENT_LOG
+            assert artifact.kind == RECORDS
             assert artifact.frontier == self.next_offset, "pieces follow each other"
             self._read_piece(artifact)
         if table:
@@ -104,7 +119,7 @@ class AppendMachine:
     def _seal(self) -> None:
         if len(self._tail) < self._piece_bytes:
             return
-        self._sealed.append(Artifact(ArtifactKind.SEGMENT_LOG, self._tail_first, bytes(self._tail)))
+        self._sealed.append(Artifact(RECORDS, self._tail_first, bytes(self._tail)))
         self._tail.clear()
         self._tail_first = self.next_offset
 
@@ -144,21 +159,29 @@ class WatchedMachine:
         self._watcher = watcher
         self._installed = installed
 
-    def apply(self, header: PrepareHeader, body: bytes) -> bytes:
+    def prepare(self, header: RequestHeader, body: Buffer, timestamp: int) -> Buffer:
+        """Ask the machine."""
+        return self.machine.prepare(header, body, timestamp)
+
+    def foresee(self, ops: Iterable[tuple[PrepareHeader, Buffer]]) -> None:
+        """Tell the machine."""
+        self.machine.foresee(ops)
+
+    def apply(self, header: PrepareHeader, body: Buffer) -> bytes:
         """Apply, and tell."""
         reply = self.machine.apply(header, body)
-        self._watcher(header, body, reply, self.machine.state_hash())
+        self._watcher(header, bytes(body), reply, self.machine.state_hash())
         return reply
 
     def state_hash(self) -> int:
         """Ask the machine."""
         return self.machine.state_hash()
 
-    def export(self) -> tuple[Artifact, ...]:
+    def export(self) -> tuple[Piece, ...]:
         """Ask the machine."""
         return self.machine.export()
 
-    def install(self, artifacts: Sequence[Artifact]) -> None:
+    def install(self, artifacts: Sequence[Piece]) -> None:
         """Install, and tell that ops were skipped."""
         self.machine.install(artifacts)
         self._installed()

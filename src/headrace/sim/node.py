@@ -52,7 +52,7 @@ class Node:
         if self._frames:
             events.append(FramesArrived(tuple(self._frames)))
         if self._requests:
-            events.append(RequestsArrived(tuple(self._requests)))
+            events.append(RequestsArrived(tuple((0, frame) for frame in self._requests)))
         self.clear()
         return events
 

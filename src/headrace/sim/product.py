@@ -2,15 +2,18 @@
 
 from collections.abc import Iterable, Mapping
 
+from headrace.ports.disk import DiskEffect, DiskEvent
+from headrace.ports.network import NetworkEffect, NetworkEvent
 from headrace.ports.probes import Probes
 from headrace.ports.recovered import Finding
-from headrace.shard.config import GroupConfig, ShardConfig
-from headrace.shard.shard import Shard
+from headrace.shard.config import GroupConfig, PlaneConfig
+from headrace.shard.plane import Plane
 from headrace.sim.swarm import CLUSTER, Options
 from headrace.sim.system import Boot, GroupFace, Refused, Running, Wiped
 from headrace.storage import store as storage
 from headrace.storage.config import StoreConfig, journal_name
 from headrace.vsr.replica import Replica
+from headrace.vsr.sessions import ClientTable
 from headrace.vsr.state import Status
 from headrace.vsr.timeouts import Timeouts
 
@@ -64,22 +67,28 @@ class _Face:
 
     def table(self) -> bytes:
         """Give the client table."""
-        return self._state.client_table.encode()
+        return self._state.table.encode()
 
 
 class _Running:
     """A shard as the world sees it."""
 
-    def __init__(self, shard: Shard, findings: Iterable[Finding]) -> None:
+    def __init__(self, shard: Plane, findings: Iterable[Finding]) -> None:
         self._shard = shard
         self._found = Probes()
         for finding in findings:
             self._found.hit(f"recovered: {finding.kind}")
-        self.start = shard.start
-        self.step = shard.step
         self._faces: Mapping[int, GroupFace] = {
             group: _Face(replica) for group, replica in shard.groups.items()
         }
+
+    def start(self) -> list[DiskEffect | NetworkEffect]:
+        """Give what is to be done first."""
+        return [*self._shard.start()]
+
+    def step(self, event: DiskEvent | NetworkEvent) -> list[DiskEffect | NetworkEffect]:
+        """Take one event; give what must now happen, in order."""
+        return [*self._shard.step(event)]
 
     @property
     def probes(self) -> Probes:
@@ -116,17 +125,19 @@ class Product:
             return Wiped()
         if isinstance(opened, storage.Refused):
             return Refused(str(opened))
-        config = ShardConfig(
+        config = PlaneConfig(
             cluster=CLUSTER,
             replica=boot.node,
             replica_count=self._options.replica_count,
-            groups=self._groups,
             timeouts=self._timeouts,
             seed=boot.seed,
             pipeline_max=self._options.store.pipeline_max,
             chunk_bytes=self._options.store.chunk_bytes,
         )
-        return _Running(Shard(config, opened, boot.machines), opened.findings)
+        plane = Plane(config, opened)
+        for group in self._groups:
+            plane.add_group(group, boot.machines(group.group), ClientTable())
+        return _Running(plane, opened.findings)
 
     def journal_name(self, file: int) -> str:
         """Give the name of a journal file."""

@@ -67,7 +67,7 @@ def _short(happened: object) -> str:
         case FramesArrived():
             told = "<- " + "; ".join(f"{who} {_frame(frame)}" for who, frame in happened.frames)
         case RequestsArrived():
-            told = "<= " + "; ".join(_frame(frame) for frame in happened.frames)
+            told = "<= " + "; ".join(_frame(bytes(frame)) for _, frame in happened.frames)
         case WriteJournal():
             told = (
                 f"journal {happened.sequence} file {happened.file} at {happened.position}"

@@ -16,6 +16,7 @@ from typing import TypeAlias
 import msgspec
 
 from headrace.ports.disk import RemoveFile, ReplaceFile
+from headrace.ports.network import Buffer
 from headrace.ports.recovered import Finding, GroupCheckpoint
 from headrace.storage.checkpoint import CheckpointEncoder, checkpoint_checksum
 from headrace.storage.config import checkpoint_name
@@ -25,7 +26,7 @@ from headrace.storage.records import Entry, prepare_entry, prepare_op
 from headrace.storage.superblock import Superblock
 from headrace.storage.superblock_writer import SuperblockWriter
 
-Live: TypeAlias = Callable[[int, int], tuple[bytes, bytes | None] | None]
+Live: TypeAlias = Callable[[int, int], tuple[bytes, Buffer | None] | None]
 
 RETRY_TICKS = 100
 
@@ -95,10 +96,17 @@ class Checkpointer:
         """An op found no room: a checkpoint may make some."""
         self._is_short = True
 
-    def begin(self, groups: Iterable[GroupCheckpoint], ceilings: dict[int, int], live: Live) -> int:
+    def begin(
+        self,
+        groups: Iterable[GroupCheckpoint],
+        ceilings: dict[int, int],
+        live: Live,
+        covered: int,
+    ) -> int:
         """Start a checkpoint, or the next one after that which runs; return its number."""
+        assert covered <= self._journal.issued
         self._number_last += 1
-        order = _Order(self._number_last, self._journal.issued, tuple(groups), dict(ceilings), live)
+        order = _Order(self._number_last, covered, tuple(groups), dict(ceilings), live)
         if self._current is None:
             self._start(order)
         elif self._current.retry_at:

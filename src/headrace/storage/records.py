@@ -19,6 +19,7 @@ import msgspec
 
 from headrace.base.checksum import xxh3_64
 from headrace.base.limits import HEADER_BYTES
+from headrace.ports.network import Buffer
 from headrace.ports.recovered import ViewState
 from headrace.storage.config import JournalKey
 from headrace.wire.batches import verify_batch
@@ -80,7 +81,7 @@ class Entry(msgspec.Struct, frozen=True):
     first: int = 0
     second: int = 0
     extra: bytes = b""
-    body: bytes | None = None
+    body: Buffer | None = None
 
     @property
     def has_body(self) -> bool:
@@ -128,7 +129,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     checksum: int
 
 
-def prepare_entry(header: bytes, body: bytes | None, *, is_never_held: bool) -> Entry:
+def prepare_entry(header: bytes, body: Buffer | None, *, is_never_held: bool) -> Entry:
     """Give the entry of one op; a body that is still awaited is none."""
     assert len(header) == HEADER_BYTES
     assert body is None or len(body) == prepare_body_bytes(header)

@@ -7,6 +7,7 @@ Invariants: a replayed row gives what was staged, in its order: a later prepare 
 
 import msgspec
 
+from headrace.ports.network import Buffer
 from headrace.ports.recovered import (
     Finding,
     GroupCheckpoint,
@@ -29,7 +30,7 @@ class _Held(msgspec.Struct, frozen=True):
     """An op as the journal holds it, and where to look for its damage."""
 
     header: PrepareHeader
-    body: bytes | None
+    body: Buffer | None
     is_body_damaged: bool
     is_never_held: bool
     sequence: int

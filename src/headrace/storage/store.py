@@ -25,6 +25,7 @@ from headrace.ports.disk import (
     Synced,
     Written,
 )
+from headrace.ports.network import Buffer
 from headrace.ports.probes import Probes
 from headrace.ports.recovered import Finding, GroupCheckpoint, RecoveredGroup, ViewState
 from headrace.storage.checkpoint import CheckpointEncoder
@@ -243,6 +244,11 @@ class Store:
         return self._journal.written
 
     @property
+    def issued(self) -> int:
+        """The highest sequence that was given out."""
+        return self._journal.issued
+
+    @property
     def synced(self) -> int:
         """The highest sequence that survives a power cut."""
         return self._journal.synced
@@ -263,7 +269,7 @@ class Store:
         return self._checkpointer.is_running
 
     def stage_prepare(
-        self, header: bytes, body: bytes | None, *, is_never_held: bool = False
+        self, header: bytes, body: Buffer | None, *, is_never_held: bool = False
     ) -> None:
         """Stage an op; without a body when that is still awaited.
 
@@ -344,15 +350,20 @@ class Store:
         """Give the reads that have come: token, header, body; both empty when it is damaged."""
         return self._reads.take()
 
-    def begin_checkpoint(self, groups: Iterable[GroupCheckpoint], live: Live) -> int:
+    def begin_checkpoint(
+        self, groups: Iterable[GroupCheckpoint], live: Live, *, covered: int | None = None
+    ) -> int:
         """Make all groups durable as they are; return the number that `checkpointed` will reach.
 
         Every group of the store must be given; one that is the same object as last time is not
-        encoded again. While a checkpoint runs, the newest one asked for waits. `live` gives the
-        header and body of an op above the commit point that must be kept; it is called in `step`,
-        when files are freed.
+        encoded again. `covered` is what was `issued` when the groups were as they are given, if
+        that was not just now. While a checkpoint runs, the newest one asked for waits. `live` gives
+        the header and body of an op above the commit point that must be kept; it is called in
+        `step`, when files are freed.
         """
-        return self._checkpointer.begin(groups, self._ceilings, live)
+        if covered is None:
+            covered = self._journal.issued
+        return self._checkpointer.begin(groups, self._ceilings, live, covered)
 
     def stop_clean(self) -> None:
         """Mark the stop as clean once everything is synced; `is_stopped` says when it is durable.

@@ -7,10 +7,11 @@ from typing import TypeAlias
 
 import msgspec
 
-from headrace.ports.network import SendFrame, SendReply
+from headrace.ports.machine import StoredPiece
+from headrace.ports.network import Buffer, SendFrame, SendReply
 from headrace.ports.recovered import ViewState
 from headrace.vsr.timeouts import Timer
-from headrace.wire.numbers import FrameKind
+from headrace.wire.numbers import FrameKind, Operation
 from headrace.wire.replica_headers import ReplicaHeader
 from headrace.wire.requests import RequestHeader
 
@@ -19,7 +20,25 @@ class RequestReceived(msgspec.Struct, frozen=True):
     """A client asks for something; the header is checked, user and group are stamped."""
 
     header: RequestHeader
+    body: Buffer
+
+
+class OwnOp(msgspec.Struct, frozen=True):
+    """The server itself wants an op ordered, for a client or for none; dropped if it cannot be now.
+
+    Who wants it asks again as long as it is wanted.
+    """
+
+    operation: Operation
     body: bytes
+    client: int = 0
+
+
+class PieceRead(msgspec.Struct, frozen=True):
+    """A part of a stored piece was read for a transfer; none when it could not be."""
+
+    token: int
+    data: bytes | None
 
 
 class FrameReceived(msgspec.Struct, frozen=True):
@@ -78,6 +97,8 @@ class CheckpointDone(msgspec.Struct, frozen=True):
 
 GroupEvent: TypeAlias = (
     RequestReceived
+    | OwnOp
+    | PieceRead
     | FrameReceived
     | PrepareDurable
     | ViewDurable
@@ -98,7 +119,7 @@ class JournalPrepare(msgspec.Struct, frozen=True):
     op: int
     checksum: int
     header: bytes
-    body: bytes | None
+    body: Buffer | None
     is_never_held: bool = False  # certain that this replica has never acknowledged the op
 
 
@@ -134,6 +155,15 @@ class ReadEntry(msgspec.Struct, frozen=True):
     op: int
 
 
+class ReadPiece(msgspec.Struct, frozen=True):
+    """Read a part of a stored piece; `PieceRead` follows."""
+
+    token: int
+    piece: StoredPiece
+    offset: int
+    length: int
+
+
 class TakeCheckpoint(msgspec.Struct, frozen=True):
     """Make the group's state durable as it is now; `CheckpointDone` follows."""
 
@@ -145,6 +175,7 @@ GroupEffect: TypeAlias = (
     | SetTimer
     | StopTimer
     | ReadEntry
+    | ReadPiece
     | TakeCheckpoint
     | SendFrame
     | SendReply

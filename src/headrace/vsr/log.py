@@ -4,6 +4,7 @@ Invariants: ops from `linked` to the head are known and hang together by their p
             below `linked`, entries are only candidates.
 """
 
+from headrace.ports.network import Buffer
 from headrace.wire.replica_headers import PREPARE, PrepareHeader
 
 GENESIS = 0  # the parent of op 1
@@ -17,7 +18,7 @@ class Entry:
     def __init__(
         self,
         header: PrepareHeader,
-        body: bytes | None,
+        body: Buffer | None,
         *,
         data: bytes | None = None,
         is_durable: bool = False,

@@ -12,15 +12,22 @@ Flow: replicate, apply.
 import msgspec
 
 from headrace.base.limits import HEADER_BYTES
-from headrace.ports.network import SendFrame, SendReply
-from headrace.vsr.events import JournalPrepare, PrepareDurable, PrimaryBeat, RequestReceived
+from headrace.ports.machine import Verdict
+from headrace.ports.network import Buffer, SendFrame, SendReply
+from headrace.vsr.events import (
+    JournalPrepare,
+    OwnOp,
+    PrepareDurable,
+    PrimaryBeat,
+    RequestReceived,
+)
 from headrace.vsr.log import Entry
 from headrace.vsr.recovery import hear_of_view
 from headrace.vsr.repair import fill, start_repair
-from headrace.vsr.sessions import Verdict
+from headrace.vsr.sessions import ClientTable
 from headrace.vsr.state import State, Status
 from headrace.vsr.timeouts import Timer
-from headrace.wire.errors import Code
+from headrace.wire.errors import Code, RefusedError
 from headrace.wire.evictions import EvictionReason, encode_eviction
 from headrace.wire.numbers import Operation
 from headrace.wire.replica_headers import (
@@ -31,7 +38,7 @@ from headrace.wire.replica_headers import (
 )
 from headrace.wire.replies import REPLY, RESULT_OK, ReplyHeader, encode_rejection, encode_reply
 from headrace.wire.requests import RequestHeader
-from headrace.wire.seals import body_checksum, seal
+from headrace.wire.seals import body_checksum, is_body, seal
 
 _EVICTIONS = {
     Verdict.NO_SESSION: EvictionReason.NO_SESSION,
@@ -50,39 +57,63 @@ def on_request(state: State, event: RequestReceived) -> None:
     if not state.is_primary or state.commit_min < state.view_head:
         answer(state, header, Code.TRANSIENT_NOT_ACCEPTED)
         return
-    if not _is_new(state, header):
+    if not _is_new(state, header, event.body):
         return
     if state.log.head - state.commit_min < state.options.pipeline_max:
         _propose(state, header, event.body)
     elif len(state.queue) < state.options.queue_max:
         state.queue.append((header, event.body))
-        state.in_flight[header.client] = header
+        state.in_flight[_flight(state, header)] = header
     else:
         answer(state, header, Code.TRANSIENT_NOT_ACCEPTED)
 
 
-def _is_new(state: State, header: RequestHeader) -> bool:
+def on_own(state: State, event: OwnOp) -> None:
+    """Order an op of the server itself, if there is a place for it now."""
+    if (
+        not state.is_primary
+        or state.commit_min < state.view_head
+        or state.log.head - state.commit_min >= state.options.pipeline_max
+    ):
+        return
+    header = RequestHeader(client=event.client, operation=event.operation)
+    _propose(state, header, event.body, is_own=True)
+
+
+def foresee(state: State) -> None:
+    """Tell the machine of a new primary what is ordered and not applied yet."""
+    entries = [state.log.entries[op] for op in range(state.commit_min + 1, state.log.head + 1)]
+    state.machine.foresee((entry.header, entry.body or b"") for entry in entries)
+
+
+def _flight(state: State, header: RequestHeader | PrepareHeader) -> tuple[int, int]:
+    """Give what a request in flight is known by: its client alone, where one at a time is sent."""
+    return header.client, 0 if state.table.is_lockstep else header.request
+
+
+def _is_new(state: State, header: RequestHeader, body: Buffer) -> bool:
     """Whether a request is to be ordered; if not, it has been answered."""
     if header.operation == Operation.REGISTER:
-        is_new = not state.client_table.is_of_another_user(header.client, header.user_id)
+        assert isinstance(state.table, ClientTable)
+        is_new = not state.table.is_of_another_user(header.client, header.user_id)
         if not is_new:
             evict(state, header.client, EvictionReason.SESSION_ERROR)
     else:
-        is_new = _is_new_to_table(state, header)
-    if is_new and header.client in state.in_flight:
+        is_new = _is_new_to_table(state, header, body)
+    if is_new and _flight(state, header) in state.in_flight:
         answer(state, header, Code.TRANSIENT_NOT_COMMITTED)
         return False
     return is_new
 
 
-def _is_new_to_table(state: State, header: RequestHeader) -> bool:
+def _is_new_to_table(state: State, header: RequestHeader, body: Buffer) -> bool:
     """Whether a request of a session was never answered; if it was, it is answered again."""
-    if header.session > state.commit_min:
+    if state.table.is_lockstep and header.session > state.commit_min:
         # A session that we have not applied: whoever minted it leads, or we lag. One at or below
         # our commit point is judged right even by a primary that has been deposed.
         answer(state, header, Code.TRANSIENT_NOT_ACCEPTED)
         return False
-    verdict, reply = state.client_table.judge(header)
+    verdict, reply = state.table.judge(header, body)
     if verdict == Verdict.REPLAY:
         state.probes.hit("session.duplicate_replayed")
         state.out.append(SendReply(header.client, reply))
@@ -95,13 +126,23 @@ def _is_new_to_table(state: State, header: RequestHeader) -> bool:
     return verdict == Verdict.NEW
 
 
-def _propose(state: State, header: RequestHeader, body: bytes) -> None:
+def _propose(state: State, header: RequestHeader, body: Buffer, *, is_own: bool = False) -> None:
     """Give a request its place in the log."""
+    timestamp = max(state.shared.wall, state.timestamp + 1)
+    refusal: Code | None = None
     if not state.shared.has_room(len(body)):
-        state.in_flight.pop(header.client, None)
-        answer(state, header, Code.CANNOT_APPEND_MESSAGE)
+        refusal = Code.CANNOT_APPEND_MESSAGE
+    else:
+        try:
+            body = state.machine.prepare(header, body, timestamp)
+        except RefusedError as error:
+            refusal = error.code
+    if refusal is not None:
+        state.in_flight.pop(_flight(state, header), None)
+        if not is_own:
+            answer(state, header, refusal)
         return
-    state.timestamp = max(state.shared.wall, state.timestamp + 1)
+    state.timestamp = timestamp
     op = state.log.head + 1
     prepare = PrepareHeader(
         checksum_body=body_checksum(Operation(header.operation), body),
@@ -109,6 +150,7 @@ def _propose(state: State, header: RequestHeader, body: bytes) -> None:
         size=HEADER_BYTES + len(body),
         view=state.view,
         replica=state.options.replica,
+        origin=state.options.origin,
         client=header.client,
         parent=state.log.checksum(op - 1),
         request_checksum=header.request_checksum,
@@ -120,7 +162,8 @@ def _propose(state: State, header: RequestHeader, body: bytes) -> None:
         group=state.options.group,
         user_id=header.user_id,
     )
-    state.in_flight[header.client] = header
+    if not is_own:
+        state.in_flight[_flight(state, header)] = header
     was_idle = state.log.head == state.commit_max
     data = seal(PREPARE.encode(prepare))
     checksum = int.from_bytes(data[:16], "little")
@@ -150,7 +193,7 @@ def send_prepare(state: State, target: int, entry: Entry) -> None:
     """Send a prepare, stamped with the current view, which is not part of its identity."""
     assert entry.body is not None
     view = state.view.to_bytes(4, "little")
-    frame = SendFrame(target, entry.data[:52] + view + entry.data[56:] + entry.body)
+    frame = SendFrame(target, b"".join((entry.data[:52], view, entry.data[56:], entry.body)))
     if state.durable_view == (state.view, state.log_view):
         state.out.append(frame)
     else:
@@ -187,7 +230,7 @@ def on_prepare(state: State, sender: int, header: PrepareHeader, frame: bytes) -
     ):
         return
     body = frame[HEADER_BYTES:]
-    if header.checksum_body != body_checksum(Operation(header.operation), body):
+    if not is_body(Operation(header.operation), header.checksum_body, body):
         return
     _forward(state, header, frame)
     if header.op > state.commit_min and not state.shared.has_room(len(body)):
@@ -213,7 +256,7 @@ def _forward(state: State, header: PrepareHeader, frame: bytes) -> None:
         state.out.append(SendFrame(following, frame))
 
 
-def accept(state: State, header: PrepareHeader, data: bytes, body: bytes) -> None:
+def accept(state: State, header: PrepareHeader, data: bytes, body: Buffer) -> None:
     """Extend the log by an op of the current view."""
     entry = Entry(header, body, data=data)
     state.log.append(entry)
@@ -345,7 +388,7 @@ def forget_applied(state: State) -> None:
     state.log.drop_below(min(state.commit_min, state.durable))
 
 
-def _apply(state: State, header: PrepareHeader, body: bytes) -> None:
+def _apply(state: State, header: PrepareHeader, body: Buffer) -> None:
     """Change the state by one committed op, keep its reply, and answer if we lead."""
     payload = _result_of(state, header, body)
     frame = REPLY.encode(
@@ -363,33 +406,41 @@ def _apply(state: State, header: PrepareHeader, body: bytes) -> None:
     )
     reply = frame + payload
     if header.operation != Operation.REGISTER:
-        state.client_table.record(header, reply)
+        state.table.record(header, body, reply)
     if header.operation == Operation.LOGOUT:
-        state.client_table.logout(header.client)
-    waiting = state.in_flight.get(header.client)
-    if waiting is not None and waiting.request == header.request:
-        del state.in_flight[header.client]
+        assert isinstance(state.table, ClientTable)
+        state.table.logout(header.client)
+    flight = _flight(state, header)
+    waiting = state.in_flight.get(flight)
+    if (
+        waiting is not None
+        and waiting.request == header.request
+        and waiting.operation == header.operation
+    ):
+        del state.in_flight[flight]
         state.out.append(SendReply(header.client, reply))
 
 
-def _result_of(state: State, header: PrepareHeader, body: bytes) -> bytes:
-    match header.operation:
-        case Operation.REGISTER:
-            if state.client_table.is_of_another_user(header.client, header.user_id):
-                return encode_rejection(Code.INVALID_SESSION)
-            if not state.client_table.register(header):
-                return encode_rejection(Code.TRANSIENT_NOT_ACCEPTED)
-            return RESULT_OK + header.op.to_bytes(8, "little")
-        case Operation.LOGOUT:
-            return b""
-        case Operation.DISCONNECT:
-            state.client_table.disconnect(header.client)
-            return b""
-        case _:
-            # A new primary serves nobody before all that it adopted is applied (FM-15), so no
-            # request is ordered twice.
-            assert not state.client_table.is_applied(header)
-            return state.machine.apply(header, body)
+def _result_of(state: State, header: PrepareHeader, body: Buffer) -> bytes:
+    if header.operation == Operation.REGISTER:
+        return _register(state, header)
+    if header.operation == Operation.DISCONNECT:
+        assert isinstance(state.table, ClientTable)
+        state.table.disconnect(header.client)
+    # A new primary serves nobody before all that it adopted is applied (FM-15), so no request is
+    # ordered twice.
+    assert not state.table.is_applied(header)
+    return state.machine.apply(header, body)
+
+
+def _register(state: State, header: PrepareHeader) -> bytes:
+    table = state.table
+    assert isinstance(table, ClientTable)
+    if table.is_of_another_user(header.client, header.user_id):
+        return encode_rejection(Code.INVALID_SESSION)
+    if not table.register(header):
+        return encode_rejection(Code.TRANSIENT_NOT_ACCEPTED)
+    return RESULT_OK + header.op.to_bytes(8, "little")
 
 
 def _drain_queue(state: State) -> None:

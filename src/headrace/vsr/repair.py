@@ -7,6 +7,7 @@ normal in the same view, which its stamp on the frame says.
 """
 
 from headrace.base.limits import HEADER_BYTES
+from headrace.ports.network import Buffer
 from headrace.vsr.events import EntryRead, JournalPrepare, ReadEntry
 from headrace.vsr.log import Entry, Log
 from headrace.vsr.state import State, Status
@@ -172,7 +173,7 @@ def keep_above(state: State, header: PrepareHeader, data: bytes, body: bytes) ->
         state.fetched[header.op] = (header, data, body)
 
 
-def take_next(state: State) -> tuple[PrepareHeader, bytes, bytes] | None:
+def take_next(state: State) -> tuple[PrepareHeader, bytes, Buffer] | None:
     """Give the op that follows the head, if it has come and fits."""
     following = state.fetched.pop(state.log.head + 1, None)
     if following is None or following[0].parent != state.log.checksum(state.log.head):
@@ -216,13 +217,13 @@ def on_entry_read(state: State, event: EntryRead) -> None:
         _send_evicted(state, sender, nonce, op)
 
 
-def _serve(state: State, replica: int, data: bytes, body: bytes) -> None:
+def _serve(state: State, replica: int, data: bytes, body: Buffer) -> None:
     """Send a prepare as repair; stamped with our view only while we are normal in it."""
     frame = bytearray(data)
     frame[KIND_OFFSET] = FrameKind.REPAIR_PREPARE
     view = state.view if state.status == Status.NORMAL else 0
     frame[_VIEW_START:_VIEW_END] = view.to_bytes(4, "little")
-    state.send_sealed(replica, bytes(frame) + body)
+    state.send_sealed(replica, bytes(frame + body))
 
 
 def _send_evicted(state: State, replica: int, nonce: int, op: int) -> None:

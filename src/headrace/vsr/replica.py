@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 
 from headrace.base.limits import HEADER_BYTES
 from headrace.base.prng import Prng
-from headrace.ports.machine import StateMachine
+from headrace.ports.machine import RequestTable, StateMachine
+from headrace.ports.network import Buffer
 from headrace.ports.recovered import GroupCheckpoint, RecoveredGroup, ViewState
 from headrace.vsr import normal, recovery, repair, transfer, view_change
 from headrace.vsr.events import (
@@ -17,6 +18,8 @@ from headrace.vsr.events import (
     FrameReceived,
     GroupEffect,
     GroupEvent,
+    OwnOp,
+    PieceRead,
     PrepareDurable,
     PrimaryBeat,
     PrimarySilent,
@@ -25,7 +28,6 @@ from headrace.vsr.events import (
     ViewDurable,
 )
 from headrace.vsr.log import Entry
-from headrace.vsr.sessions import ClientTable
 from headrace.vsr.state import GroupOptions, Shared, State, Status
 from headrace.vsr.timeouts import Timer
 from headrace.wire.numbers import FrameKind, Operation
@@ -46,7 +48,7 @@ from headrace.wire.replica_headers import (
     StateChunkHeader,
     StateTransferTargetHeader,
 )
-from headrace.wire.seals import body_checksum
+from headrace.wire.seals import is_body
 
 _Handler: TypeAlias = Callable[[State, FrameReceived], None]
 
@@ -58,14 +60,17 @@ class Replica:
         self,
         options: GroupOptions,
         machine: StateMachine,
+        table: RequestTable,
         prng: Prng,
         shared: Shared,
     ) -> None:
-        self.state = State(options, machine, prng, shared)
+        self.state = State(options, machine, table, prng, shared)
         self._checkpoint: GroupCheckpoint | None = None
         self._kept: dict[int, Entry] = {}
         self._handlers: dict[type, Callable[[Any], None]] = {
             RequestReceived: self._on_request,
+            OwnOp: self._on_own,
+            PieceRead: self._on_piece_read,
             FrameReceived: self._on_frame,
             PrepareDurable: self._on_prepare_durable,
             ViewDurable: self._on_view_durable,
@@ -142,9 +147,9 @@ class Replica:
         return self.state.machine
 
     @property
-    def client_table(self) -> ClientTable:
-        """The sessions of the group."""
-        return self.state.client_table
+    def table(self) -> RequestTable:
+        """The requests that the group knows."""
+        return self.state.table
 
     def restore(self, recovered: RecoveredGroup | None, *, is_replaced: bool) -> None:
         """Take up what the disk remembers; called once, before `start`.
@@ -170,6 +175,7 @@ class Replica:
             state.acknowledged[state.options.replica] = state.log.head
             normal.apply_committed(state)
             assert state.commit_min == state.log.head
+            normal.foresee(state)
         return self._take()
 
     def step(self, event: GroupEvent) -> list[GroupEffect]:
@@ -188,7 +194,13 @@ class Replica:
         state = self.state
         if state.primary != state.options.replica:
             return None
-        return GroupBeat(self.group, state.view, state.commit_min, not state.is_primary)
+        return GroupBeat(
+            self.group,
+            state.view,
+            state.commit_min,
+            is_declined=not state.is_primary,
+            origin=state.options.origin,
+        )
 
     def checkpoint(self) -> GroupCheckpoint:
         """Give the group for the checkpoint; the same object as long as nothing has changed."""
@@ -206,7 +218,7 @@ class Replica:
         last = self._checkpoint
         if last is None or (last.state, last.commit_header) != (view_state, header):
             self._checkpoint = GroupCheckpoint(
-                view_state, header, state.client_table.encode(), state.machine.checkpoint()
+                view_state, header, state.table.encode(), state.machine.checkpoint()
             )
         assert self._checkpoint is not None
         return self._checkpoint
@@ -223,13 +235,19 @@ class Replica:
             else {}
         )
 
-    def live(self, op: int) -> tuple[bytes, bytes | None] | None:
+    def live(self, op: int) -> tuple[bytes, Buffer | None] | None:
         """Give an op that the journal must write again before it frees its file."""
         entry = self._kept.get(op)
         return None if entry is None else (entry.data, entry.body)
 
     def _on_request(self, event: RequestReceived) -> None:
         normal.on_request(self.state, event)
+
+    def _on_own(self, event: OwnOp) -> None:
+        normal.on_own(self.state, event)
+
+    def _on_piece_read(self, event: PieceRead) -> None:
+        transfer.on_piece_read(self.state, event)
 
     def _on_frame(self, event: FrameReceived) -> None:
         _FRAMES[event.kind](self.state, event)
@@ -282,7 +300,7 @@ def _restore(state: State, recovered: RecoveredGroup) -> None:
     if checkpoint is not None and checkpoint.commit_header:
         header = PREPARE.decode(checkpoint.commit_header)
         state.machine.install(checkpoint.artifacts)
-        state.client_table.install(checkpoint.client_table)
+        state.table.install(checkpoint.client_table)
         state.commit_min = header.op
         state.log.put(Entry(header, None, data=checkpoint.commit_header, is_durable=True))
         state.timestamp = header.timestamp
@@ -320,7 +338,7 @@ def _on_repair_prepare(state: State, event: FrameReceived) -> None:
     header = event.header
     assert isinstance(header, PrepareHeader)
     body = _body(event)
-    if header.checksum_body != body_checksum(Operation(header.operation), body):
+    if not is_body(Operation(header.operation), header.checksum_body, body):
         return
     if state.parked is None and not state.shared.has_room(len(body)):
         state.probes.hit("repair.without_room")

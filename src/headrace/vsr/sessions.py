@@ -3,27 +3,15 @@
 Changed by applying committed ops only, so that every replica has the same (VS-25 to VS-29, O4.1).
 """
 
-from enum import IntEnum
-
 from headrace.base.limits import CLIENT_TABLE_REPLIES_MAX
+from headrace.ports.machine import Verdict
+from headrace.ports.network import Buffer
 from headrace.wire.replica_headers import PrepareHeader
 from headrace.wire.replies import REPLY
 from headrace.wire.requests import RequestHeader
 from headrace.wire.transfer import ClientEntry, decode_client_table, encode_client_table
 
 CLIENTS_MAX = 8192
-
-
-class Verdict(IntEnum):
-    """What is to be done with a request."""
-
-    NEW = 0
-    REPLAY = 1  # answered before: the same answer again
-    ALREADY_APPLIED = 2  # answered before, but the answer is gone
-    NO_SESSION = 3
-    FENCED = 4  # a later login of the same client id holds the session
-    UNMINTED = 5  # a session number that no login was ever given
-    REUSED = 6  # a number that stood for another request
 
 
 class _Client:
@@ -50,11 +38,13 @@ class _Client:
 class ClientTable:
     """Who may ask, what was asked last, and what was answered."""
 
+    is_lockstep = True
+
     def __init__(self, clients_max: int = CLIENTS_MAX) -> None:
         self._clients_max = clients_max
         self._clients: dict[int, _Client] = {}
 
-    def judge(self, header: RequestHeader) -> tuple[Verdict, bytes]:
+    def judge(self, header: RequestHeader, body: Buffer) -> tuple[Verdict, bytes]:
         """Say what a request is; for a replay, with the reply."""
         client = self._clients.get(header.client)
         if client is None:
@@ -108,7 +98,7 @@ class ClientTable:
         del self._clients[min(gone)[1]]
         return True
 
-    def record(self, header: PrepareHeader, reply: bytes) -> None:
+    def record(self, header: PrepareHeader, body: Buffer, reply: bytes) -> None:
         """Keep the reply of an applied request."""
         client = self._clients.get(header.client)
         if client is None or header.request <= client.watermark:

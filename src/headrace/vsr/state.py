@@ -6,6 +6,7 @@ Invariants: commit_min <= commit_max, and commit_min <= head; log_view <= view; 
             leaves before the journal will remember that view (MD-26).
 """
 
+import struct
 from collections import deque
 from collections.abc import Callable
 from enum import IntEnum
@@ -14,23 +15,27 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from headrace.base.prng import Prng
-from headrace.ports.machine import StateMachine
-from headrace.ports.network import SendFrame
+from headrace.ports.machine import RequestTable, StateMachine
+from headrace.ports.network import Buffer, SendFrame
 from headrace.ports.probes import Probes
 from headrace.ports.recovered import ViewState
 from headrace.vsr.events import GroupEffect, PersistView, SetTimer, StopTimer
 from headrace.vsr.log import Log
 from headrace.vsr.quorum import Quorums
-from headrace.vsr.sessions import ClientTable
 from headrace.vsr.timeouts import Timeouts, Timer, backed_off
-from headrace.wire.layout import LIFE_OFFSET, H, Layout
+from headrace.wire.layout import LIFE_OFFSET, ORIGIN_OFFSET, H, Layout
 from headrace.wire.seals import seal
 
 if TYPE_CHECKING:
     from headrace.vsr.merge import Vote
     from headrace.vsr.transfer_session import Offer, Pull
-    from headrace.wire.replica_headers import PrepareHeader
+    from headrace.wire.replica_headers import PrepareHeader, RequestStateChunkHeader
     from headrace.wire.requests import RequestHeader
+
+
+_STAMP = struct.Struct("<QQ")  # life and origin, which lie side by side
+
+assert ORIGIN_OFFSET == LIFE_OFFSET + 8
 
 
 class Status(IntEnum):
@@ -50,7 +55,7 @@ class GroupOptions(msgspec.Struct, frozen=True, kw_only=True):
     quorums: Quorums
     timeouts: Timeouts
     incarnation: int  # of this start of the node: tells answers to it from older ones
-    is_persisted: bool = True
+    origin: int = 0  # the created_revision of the partition: a namesake is another group
     pipeline_max: int = 32
     queue_max: int = 64
     repair_ops_max: int = 128
@@ -76,15 +81,16 @@ class State:
         self,
         options: GroupOptions,
         machine: StateMachine,
+        table: RequestTable,
         prng: Prng,
         shared: Shared,
     ) -> None:
         self.options = options
         self.machine = machine
+        self.table = table
         self.prng = prng
         self.shared = shared
         self.probes = shared.probes
-        self.client_table = ClientTable()
         self.log = Log()
         self.status = Status.NORMAL
         self.view = self.log_view = 0
@@ -100,8 +106,8 @@ class State:
         # As primary.
         self.acknowledged = [0] * options.quorums.replicas
         self.view_head = 0  # serves no request before this op is committed again (FM-15)
-        self.queue: deque[tuple[RequestHeader, bytes]] = deque()
-        self.in_flight: dict[int, RequestHeader] = {}  # by client
+        self.queue: deque[tuple[RequestHeader, Buffer]] = deque()
+        self.in_flight: dict[tuple[int, int], RequestHeader] = {}  # by client, maybe by request
         # In a view change.
         self.suspicions: dict[int, None] = {}  # who else left the old view
         self.votes: dict[int, Vote] = {}
@@ -112,13 +118,14 @@ class State:
         self.probes_sent = 0
         self.reports: dict[int, int] = {}  # replica -> its view, as told to a wiped replica
         # In repair and transfer.
-        self.fetched: dict[int, tuple[PrepareHeader, bytes, bytes]] = {}
+        self.fetched: dict[int, tuple[PrepareHeader, bytes, Buffer]] = {}
         self.repair_nonce = 0
         self.repairing: tuple[int, int] | None = None  # the ops that were asked for
         self.wanted_head = 0  # an op above the head that the primary has sent
         self.serving: dict[int, tuple[int, int, int]] = {}  # token -> replica, nonce, op
         self.token = 0
         self.offers: dict[int, Offer] = {}  # by the nonce of who pulls
+        self.sending: dict[int, tuple[int, RequestStateChunkHeader]] = {}  # by token of a read
         self.pull: Pull | None = None
         self.wants_transfer = False  # repair alone will not do
         self.is_installing = False  # an installed state is not durable yet
@@ -162,10 +169,13 @@ class State:
         self.out.append(SendFrame(replica, self._seal(layout, header) + body))
 
     def _seal(self, layout: Layout[H], header: H) -> bytes:
-        """Write a header as of this life: frames of an earlier one count no more (NW8)."""
+        """Write a header as of this life: frames of an earlier one count no more (NW8).
+
+        Nor do those of another incarnation of the partition (RC-20).
+        """
         data = layout.encode(header)
-        life = self.shared.life.to_bytes(8, "little")
-        return seal(data[:LIFE_OFFSET] + life + data[LIFE_OFFSET + 8 :])
+        stamp = _STAMP.pack(self.shared.life, self.options.origin)
+        return seal(data[:LIFE_OFFSET] + stamp + data[LIFE_OFFSET + _STAMP.size :])
 
     def send_sealed(self, replica: int, frame: bytes) -> None:
         """Send a frame that was sealed before; it promises nothing about the view."""

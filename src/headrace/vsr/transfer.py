@@ -11,14 +11,13 @@ Artifacts that the receiver already has are not fetched again (O1.3).
 
 from headrace.base.checksum import xxh3_64
 from headrace.base.limits import HEADER_BYTES
-from headrace.ports.machine import Artifact
-from headrace.vsr.events import TakeCheckpoint
+from headrace.ports.machine import Artifact, Piece
+from headrace.vsr.events import PieceRead, ReadPiece, TakeCheckpoint
 from headrace.vsr.log import Entry, Log
 from headrace.vsr.repair import link, start_repair, stop_repair
-from headrace.vsr.sessions import ClientTable
 from headrace.vsr.state import State, Status
 from headrace.vsr.timeouts import Timer
-from headrace.vsr.transfer_session import CLIENT_TABLE, COMMIT_HEADER, Offer, Pull
+from headrace.vsr.transfer_session import CLIENT_TABLE, COMMIT_HEADER, Offer, Pull, describe
 from headrace.wire import transfer as wire
 from headrace.wire.errors import CorruptError, RemoteError
 from headrace.wire.replica_headers import (
@@ -37,6 +36,7 @@ from headrace.wire.seals import is_sealed
 
 _ATTEMPTS_MAX = 8
 _OFFERS_MAX = 4
+_READS_MAX = 16
 
 
 def on_range_evicted(state: State, sender: int, header: RepairEndHeader) -> None:
@@ -159,7 +159,7 @@ def _offer(state: State, nonce: int) -> None:
         state.commit_min,
         (
             Artifact(COMMIT_HEADER, state.commit_min, commit_header),
-            Artifact(CLIENT_TABLE, state.commit_min, state.client_table.encode()),
+            Artifact(CLIENT_TABLE, state.commit_min, state.table.encode()),
             *state.machine.export(),
         ),
     )
@@ -183,15 +183,12 @@ def on_state_transfer_target(
     if not wanted:
         return
     pull.accept(header.commit_op, wanted)
-    ours = {
-        (piece.kind, piece.frontier, len(piece.data)): piece.data
-        for piece in state.machine.export()
-    }
+    ours = {describe(piece): piece for piece in state.machine.export()}
     for index, line in enumerate(wanted):
-        data = ours.get((line.kind, line.frontier, line.length))
-        if data is not None and xxh3_64(data) == line.checksum:
+        piece = ours.get(line)
+        if piece is not None:
             state.probes.hit("transfer.piece_reused")
-            pull.data[index] += data
+            pull.have[index] = piece
     _go_on(state)
 
 
@@ -200,11 +197,28 @@ def on_request_state_chunk(state: State, sender: int, header: RequestStateChunkH
     offer = state.offers.get(header.nonce)
     if offer is None or header.artifact >= len(offer.artifacts) or not state.is_primary:
         return
-    data = offer.artifacts[header.artifact].data
+    artifact = offer.artifacts[header.artifact]
     length = min(header.length, state.options.chunk_bytes)
-    piece = data[header.offset : header.offset + length]
+    if isinstance(artifact, Artifact):
+        _send_chunk(state, sender, header, artifact.data[header.offset : header.offset + length])
+        return
+    length = min(length, artifact.length - header.offset)
+    if length > 0 and len(state.sending) < _READS_MAX:
+        token = state.next_token()
+        state.sending[token] = (sender, header)
+        state.out.append(ReadPiece(token, artifact, header.offset, length))
+
+
+def on_piece_read(state: State, event: PieceRead) -> None:
+    """Send what was read of a stored piece; what could not be read is asked for again."""
+    sender, header = state.sending.pop(event.token)
+    if event.data and state.is_primary and header.nonce in state.offers:
+        _send_chunk(state, sender, header, event.data)
+
+
+def _send_chunk(state: State, replica: int, header: RequestStateChunkHeader, piece: bytes) -> None:
     state.send(
-        sender,
+        replica,
         STATE_CHUNK,
         StateChunkHeader(
             cluster=state.options.cluster,
@@ -252,7 +266,7 @@ def _go_on(state: State) -> None:
         start_repair(state, state.primary)
 
 
-def _install(state: State, commit: int, artifacts: tuple[Artifact, ...]) -> None:
+def _install(state: State, commit: int, artifacts: tuple[Piece, ...]) -> None:
     """Replace machine and table by the primary's, and have that made durable.
 
     Raises:
@@ -264,13 +278,18 @@ def _install(state: State, commit: int, artifacts: tuple[Artifact, ...]) -> None
     if commit <= state.commit_min:
         raise CorruptError(f"a state of op {commit} that is no longer wanted")
     header_piece, table_piece, *machine_pieces = artifacts
+    assert isinstance(header_piece, Artifact)
+    assert isinstance(table_piece, Artifact)
     header = PREPARE.decode(header_piece.data)
     if header.op != commit or not is_sealed(header_piece.data):
         raise CorruptError(f"a state of op {header.op} offered as {commit}")
-    table = ClientTable()
-    table.install(table_piece.data)
-    state.machine.install(machine_pieces)
-    state.client_table = table
+    before = state.table.encode()
+    state.table.install(table_piece.data)
+    try:
+        state.machine.install(machine_pieces)
+    except CorruptError:
+        state.table.install(before)
+        raise
     state.probes.hit("transfer.completed")
     _move_commit(state, Entry(header, None, data=header_piece.data))
     state.is_installing = True

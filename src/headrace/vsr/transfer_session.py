@@ -1,19 +1,20 @@
 """The two ends of a state transfer, as values: what is offered, and how much of it is here."""
 
-from headrace.base.checksum import xxh3_64
-from headrace.ports.machine import Artifact
+from headrace.ports.machine import Artifact, Piece
 from headrace.wire import transfer as wire
+from headrace.wire.errors import CorruptError
 
 # Artifacts that consensus adds to the machine's own.
 CLIENT_TABLE = 1
 COMMIT_HEADER = 255
 
 
-def describe(artifact: Artifact) -> wire.Artifact:
+def describe(piece: Piece) -> wire.Artifact:
     """Give an artifact's line in the manifest."""
-    return wire.Artifact(
-        artifact.kind, artifact.frontier, len(artifact.data), xxh3_64(artifact.data)
-    )
+    if isinstance(piece, Artifact):
+        checksum = wire.artifact_checksum(piece.kind, piece.data)
+        return wire.Artifact(piece.kind, piece.frontier, len(piece.data), checksum)
+    return wire.Artifact(piece.kind, piece.frontier, piece.length, piece.checksum)
 
 
 class Offer:
@@ -21,7 +22,7 @@ class Offer:
 
     __slots__ = ("artifacts", "commit", "manifest")
 
-    def __init__(self, commit: int, artifacts: tuple[Artifact, ...]) -> None:
+    def __init__(self, commit: int, artifacts: tuple[Piece, ...]) -> None:
         self.commit = commit
         self.artifacts = artifacts
         self.manifest = wire.encode_manifest(tuple(describe(each) for each in artifacts))
@@ -30,7 +31,7 @@ class Offer:
 class Pull:
     """A state on its way here: which artifacts are wanted, and what has come."""
 
-    __slots__ = ("commit", "data", "nonce", "source", "view", "wanted")
+    __slots__ = ("commit", "data", "have", "nonce", "source", "view", "wanted")
 
     def __init__(self, source: int, nonce: int, view: int) -> None:
         self.source = source
@@ -38,6 +39,7 @@ class Pull:
         self.view = view
         self.commit = 0
         self.wanted: tuple[wire.Artifact, ...] = ()
+        self.have: dict[int, Piece] = {}  # what need not be fetched
         self.data: list[bytearray] = []
 
     def accept(self, commit: int, wanted: tuple[wire.Artifact, ...]) -> None:
@@ -50,15 +52,22 @@ class Pull:
         """Give the next piece to ask for: which artifact, from where, how many bytes are left."""
         for index, line in enumerate(self.wanted):
             have = len(self.data[index])
-            if have < line.length:
+            if index not in self.have and have < line.length:
                 return index, have, line.length - have
         return None
 
-    def artifacts(self) -> tuple[Artifact, ...] | None:
-        """Give what has come, or nothing if a checksum does not match."""
-        pieces = []
-        for line, data in zip(self.wanted, self.data, strict=True):
-            if xxh3_64(data) != line.checksum:
+    def artifacts(self) -> tuple[Piece, ...] | None:
+        """Give what has come and what was here, or nothing if a checksum does not match."""
+        pieces: list[Piece] = []
+        for index, (line, data) in enumerate(zip(self.wanted, self.data, strict=True)):
+            if index in self.have:
+                pieces.append(self.have[index])
+                continue
+            try:
+                checksum = wire.artifact_checksum(line.kind, data)
+            except CorruptError:
+                return None
+            if checksum != line.checksum:
                 return None
             pieces.append(Artifact(line.kind, line.frontier, bytes(data)))
         return tuple(pieces)

@@ -11,7 +11,7 @@ from headrace.base.limits import HEADER_BYTES
 from headrace.vsr.events import JournalPrepare, JournalTruncate
 from headrace.vsr.log import Entry, Log
 from headrace.vsr.merge import Decision, Merged, Vote, merge
-from headrace.vsr.normal import acknowledge, advance_durable, answer, apply_committed
+from headrace.vsr.normal import acknowledge, advance_durable, answer, apply_committed, foresee
 from headrace.vsr.recovery import may_install, report, start_probing
 from headrace.vsr.repair import link, missing_range, start_repair, stop_repair
 from headrace.vsr.state import State, Status
@@ -261,6 +261,7 @@ def start_view_if_complete(state: State) -> None:
         send_start_view(state, replica, 0)
     advance_durable(state)
     apply_committed(state)
+    foresee(state)
     if log.head > state.commit_max:
         state.start_timer(Timer.RETRANSMIT, state.options.timeouts.prepare_retransmit_interval)
 

@@ -18,6 +18,7 @@ from headrace.wire.numbers import FrameKind
 SIZE_OFFSET = 48
 KIND_OFFSET = 60
 LIFE_OFFSET = 62
+ORIGIN_OFFSET = 70
 
 _FORMATS = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
@@ -33,6 +34,7 @@ class Header(msgspec.Struct, frozen=True):
     release: int = 0
     replica: int = 0
     life: int = 0  # between replicas: rises with every start of the sender
+    origin: int = 0  # between replicas: the created_revision of the partition, 0 for metadata
 
 
 _COMMON = {
@@ -44,6 +46,7 @@ _COMMON = {
     "release": (56, 4),
     "replica": (61, 1),
     "life": (LIFE_OFFSET, 8),
+    "origin": (ORIGIN_OFFSET, 8),
 }
 
 H = TypeVar("H", bound=Header)

@@ -34,7 +34,6 @@ class PrepareHeader(Header, frozen=True):
     operation: int = 0
     group: int = 0
     user_id: int = 0
-    incarnation: int = 0  # the created_revision of the partition; 0 for the metadata group
 
 
 class PrepareOkHeader(Header, frozen=True):
@@ -194,6 +193,7 @@ class NodeHeartbeatHeader(Header, frozen=True):
     number: int = 0
     acknowledged: int = 0
     counter: int = 0
+    journal: int = 0  # which store of the node the groups are on
 
 
 class RecoveryReportHeader(Header, frozen=True):
@@ -219,7 +219,6 @@ def _prepare_layout(kind: FrameKind) -> Layout[PrepareHeader]:
         operation=(208, 1),
         group=(216, 8),
         user_id=(224, 4),
-        incarnation=(228, 8),
     )
 
 
@@ -364,6 +363,7 @@ NODE_HEARTBEAT = Layout(
     number=(128, 8),
     acknowledged=(136, 8),
     counter=(144, 8),
+    journal=(152, 4),
 )
 RECOVERY_REPORT = Layout(
     FrameKind.RECOVERY_REPORT,
@@ -523,15 +523,16 @@ class GroupBeat(msgspec.Struct, frozen=True):
     view: int
     commit: int
     is_declined: bool
+    origin: int = 0
 
 
-_BEAT = struct.Struct("<QQII")
+_BEAT = struct.Struct("<QQQII")
 
 
 def encode_beats(beats: Iterable[GroupBeat]) -> bytes:
     """Write the body of a heartbeat."""
     return b"".join(
-        _BEAT.pack(beat.group, beat.commit, beat.view, 1 if beat.is_declined else 0)
+        _BEAT.pack(beat.group, beat.commit, beat.origin, beat.view, 1 if beat.is_declined else 0)
         for beat in beats
     )
 
@@ -546,7 +547,7 @@ def decode_beats(body: Data) -> tuple[GroupBeat, ...]:
         raise RemoteError(f"heartbeat body of {len(body)} bytes")
     return tuple(
         [
-            GroupBeat(group=group, view=view, commit=commit, is_declined=flags != 0)
-            for group, commit, view, flags in _BEAT.iter_unpack(body)
+            GroupBeat(group=group, view=view, commit=commit, is_declined=flags != 0, origin=origin)
+            for group, commit, origin, view, flags in _BEAT.iter_unpack(body)
         ]
     )
