@@ -107,6 +107,20 @@ class BlockWritten(msgspec.Struct, frozen=True):
     token: int
 
 
+class OnStore(msgspec.Struct, frozen=True):
+    """Carry an effect out on one of the node's stores: 0 is the metadata group's, 1 the shard's."""
+
+    store: int
+    effect: "DiskEffect"
+
+
+class FromStore(msgspec.Struct, frozen=True):
+    """An event of one of the node's stores."""
+
+    store: int
+    event: "DiskEvent"
+
+
 DiskEffect: TypeAlias = (
     WriteJournal | AllocateJournal | ReadJournal | ReplaceFile | WriteBlock | RemoveFile
 )

@@ -31,6 +31,12 @@ class SendToConnection(msgspec.Struct, frozen=True):
     parts: tuple[Buffer, ...]
 
 
+class ConnectionTrusted(msgspec.Struct, frozen=True):
+    """A connection holds a session: the bounds for strangers no longer hold for it."""
+
+    connection: int
+
+
 class CloseConnection(msgspec.Struct, frozen=True):
     """Close a connection once what was sent on it has left; `ConnectionClosed` follows."""
 
@@ -82,7 +88,12 @@ class Ticked(msgspec.Struct, frozen=True):
 
 
 NetworkEffect: TypeAlias = (
-    SendFrame | SendReply | SendToConnection | CloseConnection | ReadConnections
+    SendFrame
+    | SendReply
+    | SendToConnection
+    | ConnectionTrusted
+    | CloseConnection
+    | ReadConnections
 )
 NetworkEvent: TypeAlias = (
     FramesArrived | ConnectionOpened | ConnectionClosed | RequestsArrived | Ticked

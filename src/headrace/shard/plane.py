@@ -153,6 +153,8 @@ class Plane:
         self._in_checkpoint: list[int] = []
         self._was_checkpointing = False
         self.checkpoints_done = 0
+        # The end: a last checkpoint was asked for, is under way, is durable, is marked as clean.
+        self._is_stopping = self._is_last = self._is_last_done = self._is_marked = False
         self._on_event: dict[type, Callable[[Any], None]] = {
             Ticked: self._on_ticked,
             FramesArrived: self._on_frames,
@@ -274,6 +276,20 @@ class Plane:
         self._on_event[type(event)](event)
         return self.close_turn()
 
+    @property
+    def has_work(self) -> bool:
+        """Whether something was put that a turn must still take."""
+        return bool(self._inbox)
+
+    def stop(self) -> None:
+        """Take a last checkpoint, and then mark the stop as clean; `is_stopped` says when."""
+        self._is_stopping = True
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the store knows that the stop was clean."""
+        return self.store.is_stopped
+
     def take(self, event: Event) -> None:
         """Take one event; what must happen comes with the end of the turn."""
         self._on_event[type(event)](event)
@@ -301,7 +317,12 @@ class Plane:
             self._end_checkpoint()
             self._run_inbox()
         self._flush()
-        wanted = self.store.wants_checkpoint or self._wants_checkpoint
+        wanted = self.store.wants_checkpoint or self._wants_checkpoint or self._is_stopping
+        if self._is_last_done:
+            wanted = False
+            if not self._is_marked:
+                self._is_marked = True
+                self.store.stop_clean()
         if wanted and not self.store.is_checkpointing and not self._is_flushing:
             self._begin_checkpoint()
         self._out += self.store.take_effects()
@@ -566,6 +587,7 @@ class Plane:
         for replica in self.groups.values():
             replica.retain(is_checkpointing=True)
         self._is_flushing = True
+        self._is_last = self._is_stopping
         if self._flush_machines():
             self.on_flushed()
 
@@ -596,6 +618,7 @@ class Plane:
     def _end_checkpoint(self) -> None:
         self._was_checkpointing = False
         self.checkpoints_done += 1
+        self._is_last_done = self._is_last
         for replica in self.groups.values():
             replica.retain(is_checkpointing=False)
         for group in self._in_checkpoint:

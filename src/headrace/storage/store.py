@@ -268,6 +268,12 @@ class Store:
         """Whether a checkpoint is on its way."""
         return self._checkpointer.is_running
 
+    @property
+    def is_crowded(self) -> bool:
+        """Whether little of the journal is left for new ops."""
+        ring = self._journal.ring
+        return ring.used_bytes * 8 > ring.admission_bytes * 7
+
     def stage_prepare(
         self, header: bytes, body: Buffer | None, *, is_never_held: bool = False
     ) -> None:

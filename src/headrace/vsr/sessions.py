@@ -120,6 +120,20 @@ class ClientTable:
         if client is not None:
             client.is_connected = False
 
+    def is_connected(self, client_id: int) -> bool:
+        """Whether a client is known and its connection was not lost."""
+        client = self._clients.get(client_id)
+        return client is not None and client.is_connected
+
+    def connected_clients(self) -> list[int]:
+        """Give the clients whose connection was not lost."""
+        return [number for number, client in self._clients.items() if client.is_connected]
+
+    def user_of(self, client_id: int) -> int | None:
+        """Give whose session a client holds."""
+        client = self._clients.get(client_id)
+        return None if client is None else client.user_id
+
     def is_applied(self, header: PrepareHeader) -> bool:
         """Whether an op repeats a request that was applied before."""
         client = self._clients.get(header.client)

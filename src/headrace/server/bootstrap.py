@@ -1,0 +1,160 @@
+"""Starts a node, runs it until a signal ends it, and says in one sentence why it could not.
+
+Flow: recover.
+"""
+
+import asyncio
+import logging
+import signal
+import sys
+from importlib.metadata import version
+from typing import Any
+
+from headrace.ports.credentials import Secret
+from headrace.runtime.allocator import keep_large_blocks
+from headrace.runtime.credentials import CredentialKeeper, generate_password
+from headrace.runtime.files import DiskFailedError
+from headrace.runtime.host import boot_identity as read_boot_identity
+from headrace.runtime.loop import PumpFailedError, hasten_threads, new_event_loop
+from headrace.server import lines
+from headrace.server.config_sections import ServerConfig
+from headrace.server.folders import (
+    LOCK_NAME,
+    FolderLockedError,
+    FolderRefusedError,
+    StrangeFolderError,
+    hold_folder,
+)
+from headrace.server.holders import find_lock_holder, find_port_holder
+from headrace.server.node import ListenFailedError, Node
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_log = logging.getLogger(__name__)
+
+
+class _CannotStartError(Exception):
+    """Why, in one sentence for people."""
+
+
+def run(
+    config: ServerConfig,
+    *,
+    profile: str,
+    is_throwaway: bool,
+    boot_identity: int | None = None,
+) -> int:
+    """Run a node in the foreground; give the exit code.
+
+    `boot_identity` stands for the start of the operating system, where that is not asked itself.
+    """
+    if not __debug__:
+        return _say(lines.assertions_off())
+    keep_large_blocks()
+    hasten_threads()
+    folder = config.server.data_dir
+    try:
+        with hold_folder(folder):
+            return _run_held(config, is_throwaway=is_throwaway, boot_identity=boot_identity)
+    except FolderLockedError:
+        return _say(lines.folder_locked(folder, find_lock_holder(folder / LOCK_NAME)))
+    except FolderRefusedError as error:
+        return _say(lines.folder_refused(folder, str(error)))
+    except StrangeFolderError:
+        return _say(lines.folder_of_others(folder))
+    except ListenFailedError as error:
+        assert isinstance(error.__cause__, OSError)
+        holder = find_port_holder(error.endpoint)
+        return _say(lines.listen_failed(error.path, error.endpoint, error.__cause__, holder))
+    except (PumpFailedError, DiskFailedError) as error:
+        if isinstance(error.__cause__, Exception) and not isinstance(error.__cause__, OSError):
+            _log.critical("the shard has failed", exc_info=error)
+        return _say(lines.node_failed(str(error)))
+    except OSError as error:
+        return _say(lines.folder_unusable(folder, error))
+
+
+def _say(sentence: str) -> int:
+    sys.stderr.write(f"error: {sentence}\n")
+    return 1
+
+
+def _run_held(config: ServerConfig, *, is_throwaway: bool, boot_identity: int | None) -> int:
+    shown: list[str] = []
+
+    def root_password_hash(keeper: CredentialKeeper) -> str:
+        password = config.root.password
+        if password is None:
+            made = generate_password()
+            shown.append(lines.password_line(config.root.username, made))
+            password = Secret(made.encode())
+        return keeper.hash_now(password)
+
+    loop = new_event_loop()
+    try:
+        return loop.run_until_complete(
+            _serve(
+                Node(
+                    config,
+                    version=version("headrace"),
+                    boot_identity=(
+                        read_boot_identity() if boot_identity is None else boot_identity
+                    ),
+                    root_password_hash=root_password_hash,
+                ),
+                config,
+                shown,
+                is_throwaway=is_throwaway,
+            )
+        )
+    finally:
+        loop.close()
+
+
+async def _serve(node: Node, config: ServerConfig, shown: list[str], *, is_throwaway: bool) -> int:
+    """Run a node until it is told to end; the first signal drains it, later ones are ignored."""
+    loop = asyncio.get_running_loop()
+    wanted: asyncio.Future[str] = loop.create_future()
+
+    def on_signal(number: signal.Signals) -> None:
+        if not wanted.done():
+            wanted.set_result(number.name)
+
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, on_signal, number)
+    running = loop.create_task(node.pump.run())
+    helpers = [running]
+    try:
+        starting = loop.create_task(node.listen())
+        await asyncio.wait([starting, running], return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            starting.cancel()
+            await running
+        listening = await starting
+        sampling = loop.create_task(node.sample())
+        helpers.append(sampling)
+        for line in shown:
+            sys.stdout.write(line + "\n")
+        sys.stdout.write(
+            lines.ready_line(
+                config, tcp=listening.tcp, http=listening.http, is_throwaway=is_throwaway
+            )
+            + "\n"
+        )
+        sys.stdout.flush()
+        waited: list[asyncio.Future[Any]] = [wanted, running]
+        await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            await running
+        sys.stderr.write(lines.stopping_line(wanted.result()) + "\n")
+        sampling.cancel()
+        await node.drain()
+        await running
+        sys.stderr.write(lines.stopped_line(config) + "\n")
+        return 0
+    finally:
+        for helper in helpers:
+            helper.cancel()
+        await asyncio.gather(*helpers, return_exceptions=True)
+        for number in _SIGNALS:
+            loop.remove_signal_handler(number)
+        node.close()

@@ -1,0 +1,212 @@
+"""Opens the data folder of a node: who may have it, what lies in it, and what must not be opened.
+
+```
+<data>/lock                            held as long as the node runs; the holder's number in it
+<data>/layout                          how many shards, which generation: four copies, written last
+<data>/metadata/                       the metadata group's store
+<data>/shards/<generation>/<shard>/    a shard's store
+<data>/partitions/                     segments
+```
+
+A folder without a layout record is new: a format that a crash broke off is made again. One with a
+layout record is never formatted (FM-7).
+
+Flow: recover.
+"""
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from headrace.ports.recovered import Finding
+from headrace.runtime.files import FileDisk, FolderInUseError
+from headrace.storage.config import LAYOUT_NAME
+from headrace.storage.layout import LayoutRecord, choose_layout, decode_layout, encode_layout
+from headrace.storage.store import Opened, Refused, StoreConfig, Wiped, format_store, open_store
+from headrace.wire.errors import CorruptError
+
+LOCK_NAME = "lock"
+METADATA_NAME = "metadata"
+SHARDS_NAME = "shards"
+PARTITIONS_NAME = "partitions"
+FIRST_GENERATION = 1
+
+_KNOWN = (LOCK_NAME, LAYOUT_NAME, METADATA_NAME, SHARDS_NAME, PARTITIONS_NAME)
+_FOLDER_MODE = 0o700
+_FILE_MODE = 0o600
+
+
+class FolderRefusedError(Exception):
+    """What lies in the folder must not be opened; nothing in it was changed."""
+
+
+class FolderLockedError(Exception):
+    """Another process has the folder; its number, if it left one."""
+
+    def __init__(self, holder: int | None) -> None:
+        self.holder = holder
+        super().__init__(f"in use by process {holder}")
+
+
+class StrangeFolderError(Exception):
+    """The folder holds files, and none of them is a node's."""
+
+
+@contextmanager
+def hold_folder(folder: Path) -> Iterator[None]:
+    """Make a folder if it is not there, and have it alone.
+
+    Raises:
+        FolderLockedError: Another process has it.
+        OSError: It cannot be made or opened.
+    """
+    folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+    fd = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise FolderLockedError(_read_holder(fd)) from None
+        folder.chmod(_FOLDER_MODE)
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _read_holder(fd: int) -> int | None:
+    text = os.pread(fd, 32, 0).strip()
+    return int(text) if text.isdigit() else None
+
+
+def is_new(folder: Path) -> bool:
+    """Whether no node has used the folder yet.
+
+    Raises:
+        StrangeFolderError: It holds something else.
+    """
+    if (folder / LAYOUT_NAME).exists():
+        return False
+    names = sorted(entry.name for entry in folder.iterdir())
+    if any(name not in _KNOWN for name in names):
+        raise StrangeFolderError
+    return True
+
+
+def store_folders(folder: Path) -> tuple[Path, Path]:
+    """Give the folders of the two stores of a node with one shard."""
+    return folder / METADATA_NAME, folder / SHARDS_NAME / str(FIRST_GENERATION) / "0"
+
+
+def format_folder(folder: Path, configs: tuple[StoreConfig, StoreConfig]) -> None:
+    """Make the stores of a new node; the layout record, written last, makes it one."""
+    for path, config in zip(store_folders(folder), configs, strict=True):
+        with FileDisk(path, lambda: None) as disk:
+            disk.write_files(format_store(config, 0))
+    partitions = folder / PARTITIONS_NAME
+    partitions.mkdir(mode=_FOLDER_MODE, exist_ok=True)
+    config = configs[0]
+    record = LayoutRecord(
+        cluster=config.cluster,
+        replica=config.replica,
+        replica_count=config.replica_count,
+        shard_count=1,
+        generation=FIRST_GENERATION,
+    )
+    _write_layout(folder, b"".join(encode_layout(record, sequence=1)))
+
+
+def _write_layout(folder: Path, data: bytes) -> None:
+    """Write the record: a temporary file, synced, renamed, and the folder synced."""
+    temporary = folder / f"{LAYOUT_NAME}.tmp"
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _FILE_MODE)
+    try:
+        os.write(fd, data)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    temporary.rename(folder / LAYOUT_NAME)
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def check_layout(folder: Path, config: StoreConfig) -> None:
+    """Compare the layout record with what the node is told to be.
+
+    Raises:
+        FolderRefusedError: They differ, or the record is damaged.
+    """
+    path = folder / LAYOUT_NAME
+    choice = choose_layout(path.read_bytes())
+    if not choice.payload:
+        raise FolderRefusedError(
+            f"{path}: fewer than two of the four copies of the layout record agree; restore the"
+            " file from a copy of this folder"
+        )
+    try:
+        record = decode_layout(choice.payload)
+    except CorruptError as error:
+        raise FolderRefusedError(f"{path}: {error}") from None
+    if record.cluster != config.cluster:
+        raise FolderRefusedError(
+            f"{path}: the folder belongs to another cluster: check cluster.name"
+        )
+    if (record.replica, record.replica_count) != (config.replica, config.replica_count):
+        raise FolderRefusedError(
+            f"{path}: the folder is replica {record.replica} of {record.replica_count}, not"
+            f" {config.replica} of {config.replica_count}"
+        )
+    if record.shard_count != 1:
+        raise FolderRefusedError(f"{path}: the folder has {record.shard_count} shards, not 1")
+
+
+class OpenedStore:
+    """A store and the disk that carries out its effects."""
+
+    def __init__(self, disk: FileDisk, opened: Opened, kept: list[str]) -> None:
+        self.disk = disk
+        self.opened = opened
+        self.kept = kept  # files of evidence that were written
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What recovery noticed."""
+        return self.opened.findings
+
+
+def open_one(path: Path, config: StoreConfig, wake: Callable[[], None]) -> OpenedStore:
+    """Open one store.
+
+    Raises:
+        FolderRefusedError: It must not be opened; the sentence names file, position and remedy.
+        FolderLockedError: Another process has it.
+        DiskFailedError: It could not be read.
+    """
+    if not path.is_dir():
+        raise FolderRefusedError(
+            f"{path} is missing; restore it from a copy of this folder, or begin with an empty one"
+        )
+    try:
+        disk = FileDisk(path, wake)
+    except FolderInUseError:
+        raise FolderLockedError(None) from None
+    try:
+        opened = open_store(config, disk.read_files())
+        if isinstance(opened, Refused):
+            raise FolderRefusedError(f"{path}: {opened.sentence}")
+        if isinstance(opened, Wiped):
+            told = "; ".join(finding.text for finding in opened.findings)
+            raise FolderRefusedError(
+                f"{path} has lost what it held ({told or 'its files are gone'}), and a single node"
+                " has no peer to restore it from; restore it from a copy of this folder"
+            )
+        return OpenedStore(disk, opened, disk.keep_cuts(opened.quarantine))
+    except BaseException:
+        disk.close()
+        raise

@@ -1,0 +1,117 @@
+"""The sentences that a node says to the person who starts it. Pure: facts in, one line out."""
+
+import errno
+from pathlib import Path
+
+import msgspec
+
+from headrace import __version__
+from headrace.base.endpoints import Endpoint
+from headrace.server.config_relations import has_default_credentials
+from headrace.server.config_sections import SETTINGS, ServerConfig
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """The process that has what we want."""
+
+    pid: int
+    name: str
+
+    def __str__(self) -> str:
+        return f"process {self.pid} ({one_line(self.name)})"
+
+
+def ready_line(
+    config: ServerConfig, *, tcp: Endpoint | None, http: Endpoint | None, is_throwaway: bool
+) -> str:
+    """Say that the node serves: its name, version, the addresses really bound, its folder.
+
+    The user is named under `dev`, with the password only where everybody knows it.
+    """
+    parts = [f"{config.server.name} is ready: headrace {__version__} {config.profile}"]
+    if tcp is not None:
+        parts.append(f"tcp {tcp}")
+    if http is not None:
+        parts.append(f"http http://{http}")
+    note = " (thrown away at the end)" if is_throwaway else ""
+    parts.append(f"data {one_line(config.server.data_dir)}{note}")
+    if config.profile == "dev":
+        known = f"/{config.root.username}" if has_default_credentials(config) else ""
+        parts.append(f"user {config.root.username}{known}")
+    return ", ".join(parts)
+
+
+def password_line(username: str, password: str) -> str:
+    """Show the password that the first start made, once; it goes to the console and to no log."""
+    return f"root user {username} has the password {password} (shown this once: keep it)"
+
+
+def listen_failed(path: str, endpoint: Endpoint, error: OSError, holder: Holder | None) -> str:
+    """Say why a listener could not be bound; `path` is the key of its address."""
+    flag = SETTINGS[path].setting.flag
+    if error.errno == errno.EADDRINUSE:
+        by = f" by {holder}" if holder else ""
+        return f"{endpoint} is taken{by}: choose another port with {flag} HOST:PORT, or 0 for any"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"{endpoint} is no address of this machine: choose another with {flag} HOST:PORT"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return f"{endpoint} may not be used by this user: choose a port above 1023 with {flag}"
+    return f"{endpoint} cannot be listened on: {_why(error)}"
+
+
+def folder_locked(folder: Path, holder: Holder | None) -> str:
+    """Say that another process has the data folder."""
+    by = str(holder) if holder else "another process"
+    return f"{one_line(folder)} is in use by {by}: stop it, or choose another folder with --data"
+
+
+def folder_unusable(folder: Path, error: OSError) -> str:
+    """Say why a data folder cannot be made or opened."""
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return f"{one_line(folder)} cannot be written by this user: choose another with --data"
+    if error.errno in (errno.ENOTDIR, errno.EEXIST):
+        return f"{one_line(folder)} is not a folder: choose another with --data"
+    return f"{one_line(folder)} cannot be used: {_why(error)}"
+
+
+def folder_refused(folder: Path, sentence: str) -> str:
+    """Say that what lies in the folder must not be opened; nothing in it was changed."""
+    return f"{one_line(folder)} is refused and unchanged: {one_line(sentence)}"
+
+
+def folder_of_others(folder: Path) -> str:
+    """Say that the folder holds something, and none of it is ours."""
+    return (
+        f"{one_line(folder)} holds files and no node's data: name an empty folder, or one of a node"
+    )
+
+
+def node_failed(sentence: str) -> str:
+    """Say why the node ended by itself."""
+    return f"the node ended: {one_line(sentence)}"
+
+
+def assertions_off() -> str:
+    """Say that a server does not run without its assertions."""
+    return "the server does not start under python -O: its assertions keep data safe"
+
+
+def stopping_line(signal_name: str) -> str:
+    """Say that a signal was understood and requests in flight are being finished."""
+    return f"{signal_name}: finishing what is in flight"
+
+
+def stopped_line(config: ServerConfig) -> str:
+    """Say that the stop was clean."""
+    return f"{config.server.name} has stopped"
+
+
+def one_line(text: object) -> str:
+    """Give a text without the characters that would break the line or the terminal."""
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in str(text)
+    )
+
+
+def _why(error: OSError) -> str:
+    return one_line(error.strerror or error)

@@ -1,0 +1,425 @@
+"""A node with one shard: core and real world joined.
+
+```
+folders -> two stores -> Shard <-> Pump <-> FileDisk x 2, SegmentFiles, CredentialKeeper, TCP
+```
+
+Flow: recover, receive, reply.
+"""
+
+import asyncio
+import hashlib
+import logging
+import secrets
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import msgspec
+
+from headrace.base.endpoints import Endpoint
+from headrace.base.limits import HEADER_BYTES, MIB
+from headrace.metadata.admission import TopicDefaults
+from headrace.partitions.options import AheadPolicy
+from headrace.ports.credentials import HashPassword, MintToken, VerifyPassword
+from headrace.ports.disk import FromStore, OnStore
+from headrace.ports.host import HostSampled, MakeSnapshot, StopWanted
+from headrace.ports.network import (
+    CloseConnection,
+    ConnectionTrusted,
+    ReadConnections,
+    SendFrame,
+    SendToConnection,
+)
+from headrace.ports.segments import SegmentEffect
+from headrace.runtime.credentials import CredentialKeeper, HashParameters
+from headrace.runtime.files import FileDisk
+from headrace.runtime.host import HostSampler
+from headrace.runtime.http_ping import HttpPing
+from headrace.runtime.loop import Pump
+from headrace.runtime.segments import SegmentFiles
+from headrace.runtime.snapshot import (
+    SnapshotMaker,
+    describe_folder,
+    describe_processes,
+    describe_usage,
+)
+from headrace.server.config_sections import SETTINGS, JournalSection, ServerConfig
+from headrace.server.folders import (
+    PARTITIONS_NAME,
+    OpenedStore,
+    check_layout,
+    format_folder,
+    is_new,
+    open_one,
+    store_folders,
+)
+from headrace.shard.config import PlaneConfig
+from headrace.shard.settings import ShardSettings
+from headrace.shard.shard import DATA_STORE, METADATA_STORE, Shard
+from headrace.storage.config import StoreConfig, file_bytes_of
+from headrace.transports.limits import TcpLimits
+from headrace.transports.tcp import TcpListener
+from headrace.vsr.timeouts import Timeouts
+from headrace.wire.commands.system import ClusterMetadata
+from headrace.wire.commands.system import Node as NodeRecord
+from headrace.wire.numbers import NodeStatus, Role, SnapshotType
+
+_TICK_MICROS = 10_000
+_SECOND = 1_000_000
+_SAMPLE_SECONDS = 1.0
+_READY_SECONDS = 0.002
+_POLL_BYTES_MAX = 16 * MIB
+
+_log = logging.getLogger(__name__)
+
+
+class Listening(msgspec.Struct, frozen=True):
+    """Where the node can be reached; nothing where that is off."""
+
+    tcp: Endpoint | None
+    http: Endpoint | None
+
+
+class ListenFailedError(Exception):
+    """A listener could not be bound; its cause is the system's error."""
+
+    def __init__(self, path: str, endpoint: Endpoint) -> None:
+        self.path = path
+        self.endpoint = endpoint
+        super().__init__(f"{path} {endpoint}")
+
+
+class _Disk:
+    """A store's disk as a world of the pump: its events say which store they are of."""
+
+    def __init__(self, store: int, disk: FileDisk) -> None:
+        self._store = store
+        self._disk = disk
+
+    def take_events(self) -> list[FromStore]:
+        return [FromStore(self._store, event) for event in self._disk.take_events()]
+
+
+class Node:
+    """Opens what a folder holds, and serves it; made and run in one event loop."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        *,
+        version: str,
+        boot_identity: int,
+        root_password_hash: Callable[[CredentialKeeper], str],
+    ) -> None:
+        """Open the folder, which this process holds already.
+
+        `root_password_hash` is asked only if the node is new.
+
+        Raises:
+            FolderRefusedError: The folder must not be opened.
+            StrangeFolderError: It is somebody else's.
+            DiskFailedError: It cannot be read.
+        """
+        self._config = config
+        self._stack = ExitStack()
+        self._waker: Callable[[], None] = lambda: None
+        self._is_idle_since_stop = False
+        folder = config.server.data_dir
+        try:
+            self._keeper = CredentialKeeper(_hash_parameters(config), self._wake)
+            self._stack.callback(self._keeper.close)
+            stores = self._open_stores(boot_identity)
+            is_fresh = all(store.opened.is_first for store in stores)
+            password_hash = root_password_hash(self._keeper) if is_fresh else ""
+            self.shard = Shard(
+                _settings(config, version, password_hash), stores[0].opened, stores[1].opened
+            )
+            self._disks = [store.disk for store in stores]
+            self._segments = SegmentFiles(folder / PARTITIONS_NAME, self._wake)
+            self._stack.callback(self._segments.close)
+            self._snapshots = SnapshotMaker(self._sources(), self._wake)
+            self._stack.callback(self._snapshots.close)
+        except BaseException:
+            self._stack.close()
+            raise
+        self._sampler = HostSampler(folder)
+        self._http = HttpPing()
+        self.pump = self._make_pump()
+        self._waker = self.pump.wake
+        self.tcp = TcpListener(_tcp_limits(config), self.pump)
+        self._carry_out_on = [disk.submit for disk in self._disks]
+
+    def _wake(self) -> None:
+        self._waker()
+
+    def _open_stores(self, boot_identity: int) -> list[OpenedStore]:
+        folder = self._config.server.data_dir
+        configs = _store_configs(self._config, boot_identity)
+        if is_new(folder):
+            format_folder(folder, configs)
+        check_layout(folder, configs[0])
+        stores = []
+        for path, config in zip(store_folders(folder), configs, strict=True):
+            store = open_one(path, config, self._wake)
+            self._stack.callback(store.disk.close)
+            stores.append(store)
+            for finding in store.findings:
+                place = f"{path.name}/{finding.file} at {finding.position}"
+                _log.warning("%s: %s: %s", place, finding.kind, finding.text)
+            for name in store.kept:
+                _log.warning("%s/%s keeps the bytes that were cut", path.name, name)
+        return stores
+
+    def _sources(self) -> dict[SnapshotType, Callable[[], str]]:
+        config = self._config
+        folder = config.server.data_dir
+        return {
+            SnapshotType.FILESYSTEM_OVERVIEW: lambda: describe_folder(folder),
+            SnapshotType.PROCESS_LIST: describe_processes,
+            SnapshotType.RESOURCE_USAGE: describe_usage,
+            SnapshotType.SERVER_CONFIG: lambda: "".join(
+                f"{path} = {config.show(path)}\n" for path in SETTINGS
+            ),
+        }
+
+    def _make_pump(self) -> Pump:
+        carry_out: dict[type, Callable[[Any], None]] = {
+            OnStore: self._on_store,
+            SendToConnection: self._send,
+            ConnectionTrusted: lambda effect: self.tcp.set_logged_in(effect.connection),
+            CloseConnection: lambda effect: self.tcp.close_connection(
+                effect.connection, effect.reason
+            ),
+            ReadConnections: self._read_connections,
+            SendFrame: _drop_frame,
+            MakeSnapshot: self._snapshots.submit,
+        }
+        for effect in (VerifyPassword, HashPassword, MintToken):
+            carry_out[effect] = self._keeper.submit
+        for segment_effect in SegmentEffect.__args__:
+            carry_out[segment_effect] = self._segments.submit
+        return Pump(
+            self.shard,
+            carry_out=carry_out,
+            worlds=[
+                _Disk(METADATA_STORE, self._disks[0]),
+                _Disk(DATA_STORE, self._disks[1]),
+                self._segments,
+                self._keeper,
+                self._snapshots,
+            ],
+            ends_turn=self._end_turn,
+        )
+
+    def _on_store(self, effect: OnStore) -> None:
+        self._carry_out_on[effect.store](effect.effect)
+
+    def _send(self, effect: SendToConnection) -> None:
+        self.tcp.send(effect.connection, effect.parts)
+
+    def _read_connections(self, effect: ReadConnections) -> None:
+        if effect.is_reading:
+            self.tcp.resume_all()
+        else:
+            self.tcp.pause_all()
+
+    def _end_turn(self) -> None:
+        self.tcp.flush()
+
+    # Running.
+
+    async def listen(self) -> Listening:
+        """Wait until everything is taken up, then accept clients; give where.
+
+        Raises:
+            ListenFailedError: A port is taken, or the address is none of this host's.
+        """
+        while not self.shard.is_ready:
+            await asyncio.sleep(_READY_SECONDS)
+        tcp = http = None
+        config = self._config
+        if config.tcp.enabled:
+            address = config.tcp.address
+            try:
+                tcp = Endpoint(*await self.tcp.listen(address.host, address.port))
+            except OSError as error:
+                raise ListenFailedError("tcp.address", address) from error
+        if config.http.enabled:
+            try:
+                http = await self._http.listen(config.http.address)
+            except OSError as error:
+                raise ListenFailedError("http.address", config.http.address) from error
+        self.shard.desk.cluster = _cluster(config, tcp, http)
+        return Listening(tcp, http)
+
+    async def sample(self) -> None:
+        """Tell the shard of its host, again and again."""
+        while True:
+            self.pump.tell(HostSampled(self._sampler.sample()))
+            await asyncio.sleep(_SAMPLE_SECONDS)
+
+    async def drain(self) -> None:
+        """End well: answer what is in flight, close connections, make everything durable (SH-23).
+
+        Bounded by `server.shutdown_drain_timeout`; what is not done then is done by recovery.
+        """
+        self.tcp.stop_accepting()
+        self.tcp.pause_all()
+        timeout = self._config.server.shutdown_drain_timeout / _SECOND
+        await _wait_until(lambda: self.shard.is_idle, timeout)
+        await self.tcp.close(grace_seconds=1.0)
+        await self._http.close()
+        self.pump.tell(StopWanted())
+        if not await _wait_until(lambda: self.shard.is_stopped, timeout):
+            _log.warning("the stop took too long: the next start recovers from the journal")
+        self.pump.stop()
+
+    def close(self) -> None:
+        """End the threads and give the folder free."""
+        self._stack.close()
+
+
+async def _wait_until(is_done: Callable[[], bool], seconds: float) -> bool:
+    loop = asyncio.get_running_loop()
+    due = loop.time() + seconds
+    while not is_done():
+        if loop.time() >= due:
+            return False
+        await asyncio.sleep(_READY_SECONDS)
+    return True
+
+
+def _drop_frame(_: SendFrame) -> None:
+    raise AssertionError("a node of a cluster of one has nobody to send frames to")
+
+
+# From configuration to what the parts are told.
+
+
+def cluster_id(name: str) -> int:
+    """Give the number of a cluster of that name (VS-35, O6.4)."""
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=16).digest(), "little")
+
+
+def _store_configs(config: ServerConfig, boot_identity: int) -> tuple[StoreConfig, StoreConfig]:
+    def make(journal: int, section: JournalSection) -> StoreConfig:
+        made = StoreConfig(
+            cluster=cluster_id(config.cluster.name),
+            replica=0,
+            replica_count=1,
+            journal_bytes_max=section.bytes_max,
+            journal_files=section.files,
+            record_bytes_max=0,
+            boot_identity=boot_identity,
+            journal=journal,
+        )
+        return msgspec.structs.replace(made, record_bytes_max=file_bytes_of(made))
+
+    metadata: Any = config.metadata_journal
+    return make(0, metadata), make(1, config.journal)
+
+
+def _hash_parameters(config: ServerConfig) -> HashParameters:
+    security = config.security
+    return HashParameters(
+        time_cost=security.argon2_time_cost,
+        memory_bytes=security.argon2_memory,
+        parallelism=security.argon2_parallelism,
+        at_once=security.hashes_at_once,
+        waiting_max=security.hashes_waiting_max,
+    )
+
+
+def _plane_config(config: ServerConfig, journal: int) -> PlaneConfig:
+    cluster = config.cluster
+    return PlaneConfig(
+        cluster=cluster_id(cluster.name),
+        replica=0,
+        replica_count=1,
+        timeouts=Timeouts(
+            heartbeat_interval=_ticks(cluster.heartbeat_interval),
+            heartbeat_timeout=_ticks(cluster.heartbeat_timeout),
+            prepare_retransmit_interval=_ticks(cluster.prepare_retransmit_interval),
+            view_change_retransmit_interval=_ticks(cluster.view_change_retransmit_interval),
+            view_change_status_timeout=_ticks(cluster.view_change_status_timeout),
+            request_start_view_retransmit_interval=_ticks(
+                cluster.request_start_view_retransmit_interval
+            ),
+            view_probe_attempts_max=cluster.view_probe_attempts_max,
+            repair_retry_interval=_ticks(cluster.repair_retry_interval),
+            transfer_retry_interval=_ticks(cluster.transfer_retry_interval),
+        ),
+        seed=secrets.randbits(64),
+        journal=journal,
+        pipeline_max=cluster.pipeline_ops_max,
+        repair_ops_max=cluster.repair_ops_max,
+    )
+
+
+def _settings(config: ServerConfig, version: str, root_password_hash: str) -> ShardSettings:
+    major, minor, patch = (int(part) for part in version.split(".")[:3])
+    policy = (
+        AheadPolicy.CLAMP if config.consumers.offset_ahead_policy == "clamp" else (AheadPolicy.FAIL)
+    )
+    return ShardSettings(
+        metadata=_plane_config(config, 0),
+        data=_plane_config(config, 1),
+        topic_defaults=TopicDefaults(
+            message_expiry=config.topics.message_expiry,
+            max_topic_size=config.topics.max_topic_size,
+            segment_size=config.segments.segment_size,
+            durability=config.topics.durability_minimum,
+            consumer_offset_durability=config.topics.durability_minimum,
+            durability_minimum=config.topics.durability_minimum,
+        ),
+        server_version=version,
+        server_semver=major * 1_000_000 + minor * 1_000 + patch,
+        root_username=config.root.username,
+        root_password_hash=root_password_hash,
+        password_bytes_min=config.security.password_min,
+        offsets_ahead=policy,
+        piece_bytes=config.segments.piece_bytes,
+        tail_bytes_max=config.segments.tail_bytes_max,
+        poll_bytes_max=min(_POLL_BYTES_MAX, config.tcp.frame_bytes_max - 2 * HEADER_BYTES),
+        retention_ticks=_ticks(config.retention.interval),
+        stale_ticks=_ticks(int(config.sessions.heartbeat_interval * config.sessions.stale_factor)),
+    )
+
+
+def _tcp_limits(config: ServerConfig) -> TcpLimits:
+    tcp = config.tcp
+    return TcpLimits(
+        frame_bytes_max=tcp.frame_bytes_max,
+        frame_bytes_max_before_login=tcp.frame_bytes_max_before_login,
+        connections_max=tcp.connections_max,
+        connections_per_address_max=tcp.connections_per_address_max,
+        connections_before_login_max=tcp.unauthenticated_max,
+        requests_in_flight_max=tcp.in_flight_max,
+        receive_bytes_max=config.segments.receive_bytes_max,
+        send_bytes_high=tcp.write_buffer_bytes_pause,
+        send_bytes_max=tcp.write_buffer_bytes_max,
+        first_frame_seconds=tcp.handshake_timeout // _SECOND,
+        login_seconds=tcp.login_timeout // _SECOND,
+        frame_seconds=tcp.frame_timeout // _SECOND,
+        send_seconds=tcp.write_timeout // _SECOND,
+    )
+
+
+def _cluster(config: ServerConfig, tcp: Endpoint | None, http: Endpoint | None) -> ClusterMetadata:
+    """Tell clients of the one node that there is, at the address that they can dial."""
+    node = NodeRecord(
+        name=config.server.name,
+        ip=config.tcp.address.host,
+        tcp_port=tcp.port if tcp else 0,
+        quic_port=0,
+        http_port=http.port if http else 0,
+        websocket_port=0,
+        role=Role.LEADER,
+        status=NodeStatus.HEALTHY,
+    )
+    return ClusterMetadata(config.cluster.name, (node,))
+
+
+def _ticks(micros: int) -> int:
+    return max(1, micros // _TICK_MICROS)

@@ -1,0 +1,116 @@
+"""Who is connected, and which session each connection holds.
+
+A client id belongs to one connection at a time, the one of its latest login.
+
+Invariants: `by_client` names exactly the connections that hold a session.
+"""
+
+from collections.abc import Iterable
+
+from headrace.wire.numbers import Transport
+
+NO_USER = -1
+
+
+class Connection:
+    """One connection of a client."""
+
+    __slots__ = (
+        "address",
+        "client",
+        "heard",
+        "is_busy",
+        "number",
+        "session",
+        "short_id",
+        "transport",
+        "user_id",
+    )
+
+    def __init__(
+        self, number: int, short_id: int, transport: Transport, address: str, *, heard: int
+    ) -> None:
+        self.number = number
+        self.short_id = short_id  # what `get clients` shows
+        self.transport = transport
+        self.address = address
+        self.heard = heard  # the tick of its last request
+        self.client = 0
+        self.user_id = NO_USER
+        self.session = 0
+        self.is_busy = False  # a login is under way
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether it holds a session."""
+        return self.session != 0
+
+
+class Connections:
+    """All connections of a shard."""
+
+    def __init__(self) -> None:
+        self._by_number: dict[int, Connection] = {}
+        self._by_client: dict[int, Connection] = {}
+        self._short_id = 0
+
+    def __len__(self) -> int:
+        return len(self._by_number)
+
+    def open(self, number: int, transport: Transport, address: str, now: int) -> Connection:
+        """Add a connection."""
+        assert number not in self._by_number
+        self._short_id = self._short_id % 0xFFFF_FFFE + 1
+        connection = Connection(number, self._short_id, transport, address, heard=now)
+        self._by_number[number] = connection
+        return connection
+
+    def close(self, number: int) -> Connection | None:
+        """Forget a connection; give it as it was."""
+        connection = self._by_number.pop(number, None)
+        if connection is not None and self._by_client.get(connection.client) is connection:
+            del self._by_client[connection.client]
+        return connection
+
+    def get(self, number: int) -> Connection | None:
+        """Give a connection that is still there."""
+        return self._by_number.get(number)
+
+    def of_client(self, client: int) -> Connection | None:
+        """Give the connection that holds a client's session."""
+        return self._by_client.get(client)
+
+    def bind(self, connection: Connection, *, client: int, user_id: int, session: int) -> None:
+        """Give a connection a session; another one of the same client loses its own."""
+        assert session > 0
+        old = self._by_client.get(client)
+        if old is not None and old is not connection:
+            self._unbind(old)
+        if connection.client and self._by_client.get(connection.client) is connection:
+            del self._by_client[connection.client]
+        connection.client = client
+        connection.user_id = user_id
+        connection.session = session
+        self._by_client[client] = connection
+
+    def unbind(self, connection: Connection) -> None:
+        """Take the session from a connection."""
+        if self._by_client.get(connection.client) is connection:
+            del self._by_client[connection.client]
+        self._unbind(connection)
+
+    @staticmethod
+    def _unbind(connection: Connection) -> None:
+        connection.client = connection.session = 0
+        connection.user_id = NO_USER
+
+    def all(self) -> Iterable[Connection]:
+        """Give all, oldest first."""
+        return self._by_number.values()
+
+    def by_short_id(self, short_id: int) -> Connection | None:
+        """Give the connection that `get clients` shows under a number."""
+        for connection in self._by_number.values():
+            if connection.short_id == short_id:
+                return connection
+        return None

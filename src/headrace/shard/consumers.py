@@ -1,0 +1,28 @@
+"""Who a consumer is: the number by which its offsets are kept, and what it may touch."""
+
+from headrace.base.checksum import xxh32
+from headrace.groups.roster import owns
+from headrace.metadata import resolve
+from headrace.metadata.state import Topic
+from headrace.wire.identifiers import Consumer
+from headrace.wire.numbers import ConsumerKind
+
+
+def consumer_key(topic: Topic, consumer: Consumer) -> int:
+    """Give the number under which offsets are stored: a group's id, a number, a name's hash.
+
+    Raises:
+        RefusedError: There is no such group.
+    """
+    if consumer.kind == ConsumerKind.GROUP:
+        return resolve.group(topic, consumer.id).id
+    return consumer.id if isinstance(consumer.id, int) else xxh32(consumer.id.encode())
+
+
+def owns_partition(topic: Topic, group_id: int, client: int, partition: int) -> bool:
+    """Whether a client may store offsets of a partition for its group.
+
+    A group without members is anybody's who may poll: tools and Spark store there (O7.3).
+    """
+    roster = resolve.group(topic, group_id).roster
+    return not roster.members or owns(roster, client=client, partition=partition)

@@ -1,0 +1,53 @@
+"""What the parts of a shard share: the state to look at, and where effects are put."""
+
+from headrace.metadata.machine import MetadataMachine
+from headrace.metadata.state import State
+from headrace.ports.probes import Probes
+from headrace.shard.answers import Answers
+from headrace.shard.connections import Connections
+from headrace.shard.effects import ShardEffect
+from headrace.shard.plane import Plane
+from headrace.shard.settings import ShardSettings
+from headrace.vsr.replica import Replica
+from headrace.vsr.sessions import ClientTable
+from headrace.wire.commands.system import ClusterMetadata
+
+
+class Desk:
+    """One per shard."""
+
+    def __init__(self, settings: ShardSettings, metadata_plane: Plane, data_plane: Plane) -> None:
+        self.settings = settings
+        self.metadata_plane = metadata_plane
+        self.data_plane = data_plane
+        self.metadata = MetadataMachine()
+        self.sessions = ClientTable()
+        self.metadata_replica: Replica  # set when the group is added
+        self.probes = Probes()
+        self.out: list[ShardEffect] = []
+        self.connections = Connections()
+        self.answers = Answers(self.connections, self.out)
+        self.cluster = ClusterMetadata("", ())  # what clients are told; the addresses come late
+        self.now = 0  # in ticks
+        self.wall = 0  # in microseconds
+        self._token = 0
+
+    @property
+    def state(self) -> State:
+        """What the metadata group has decided, as far as it is applied here."""
+        return self.metadata.state
+
+    @property
+    def commit(self) -> int:
+        """How far that is; whatever depends on metadata and is kept must be of this number."""
+        return self.metadata_replica.commit_min
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether metadata is current here: somebody else may have decided more (O6.2)."""
+        return self.metadata_plane.has_begun and self.metadata_replica.is_primary
+
+    def next_token(self) -> int:
+        """Give a number for something that will be answered later."""
+        self._token += 1
+        return self._token

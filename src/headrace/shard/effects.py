@@ -1,0 +1,29 @@
+"""What a whole shard takes and gives."""
+
+from typing import TypeAlias
+
+from headrace.ports.credentials import CredentialEffect, CredentialEvent
+from headrace.ports.disk import FromStore, OnStore
+from headrace.ports.host import HostEffect, HostEvent
+from headrace.ports.network import (
+    CloseConnection,
+    ConnectionTrusted,
+    NetworkEvent,
+    ReadConnections,
+    SendFrame,
+    SendToConnection,
+)
+from headrace.ports.segments import SegmentEffect, SegmentEvent
+
+ShardEvent: TypeAlias = NetworkEvent | FromStore | SegmentEvent | CredentialEvent | HostEvent
+ShardEffect: TypeAlias = (
+    OnStore
+    | SegmentEffect
+    | CredentialEffect
+    | HostEffect
+    | SendFrame
+    | SendToConnection
+    | ConnectionTrusted
+    | CloseConnection
+    | ReadConnections
+)

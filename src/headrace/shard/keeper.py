@@ -1,0 +1,383 @@
+"""Keeps the partitions of a shard equal to the committed metadata, and their batches stored.
+
+Level-triggered (RC-1): a pass compares what metadata says with what is here; nothing depends on
+having heard of a change, and an op that found no place is proposed again. Only the shard calls it,
+so there is one writer (RC-9).
+
+Flow: apply, store.
+"""
+
+from headrace.base.ids import GroupId
+from headrace.metadata.target import PartitionTarget, TargetView, live_group_ids
+from headrace.partitions.dedup import DedupTable
+from headrace.partitions.gather import Polled
+from headrace.partitions.machine import PartitionMachine
+from headrace.partitions.options import PartitionOptions
+from headrace.partitions.shared import PartitionsShared
+from headrace.ports.segments import ReadSegment, RemovePartition, SegmentEvent, SegmentRead
+from headrace.shard.config import GroupConfig
+from headrace.shard.desk import Desk
+from headrace.vsr.events import OwnOp, PieceRead, ReadPiece
+from headrace.vsr.replica import Replica
+from headrace.wire.codec import encode
+from headrace.wire.commands.internal import (
+    FORGET_GROUP_OFFSETS,
+    LOST_RANGE,
+    PURGE_PARTITION,
+    RETAIN,
+    ForgetGroupOffsets,
+    LostRange,
+    PurgePartition,
+    Retain,
+)
+from headrace.wire.errors import Code, RefusedError
+from headrace.wire.numbers import Operation
+
+# A clock that ran ahead of the ticks by more than this is not believed when data would go (CK1).
+_CLOCK_LEAD_MAX = 3600 * 1_000_000
+_TICK_MICROS = 10_000
+_PROPOSE_AGAIN_TICKS = 100
+
+
+class Local:
+    """One partition that is here."""
+
+    __slots__ = ("lost_until", "machine", "replica", "target")
+
+    def __init__(
+        self, target: PartitionTarget, replica: Replica, machine: PartitionMachine
+    ) -> None:
+        self.target = target
+        self.replica = replica
+        self.machine = machine
+        self.lost_until = 0  # offsets below this may have been given out and lost (FM-7)
+
+    @property
+    def fence(self) -> str | None:
+        """Why nothing is served from it, if so."""
+        return self.machine.fence
+
+
+class _PieceReader:
+    """Reads parts of stored pieces for state transfers."""
+
+    def __init__(self, desk: Desk, shared: PartitionsShared) -> None:
+        self._desk = desk
+        self._shared = shared
+        self._reads: dict[int, tuple[int, int]] = {}
+
+    def read(self, group: int, effect: ReadPiece) -> None:
+        """Ask for a part of a piece."""
+        token = self._shared.new_token(self)
+        self._reads[token] = (group, effect.token)
+        position = effect.piece.position + effect.offset
+        self._desk.out.append(ReadSegment(token, effect.piece.file, position, effect.length))
+
+    def step(self, event: SegmentEvent) -> None:
+        """Pass on what was read."""
+        assert isinstance(event, SegmentRead)
+        group, token = self._reads.pop(event.token)
+        self._desk.data_plane.put_piece(group, PieceRead(token, event.data))
+
+    def retry(self) -> None:
+        """Never needed: a read takes no space."""
+
+
+class Keeper:
+    """All partitions of a shard."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        settings = desk.settings
+        self.shared = PartitionsShared(settings.tail_bytes_max)
+        self.locals: dict[int, Local] = {}
+        self._view = TargetView(desk.state)
+        self._revision = -1
+        self._awaited: dict[int, tuple[Operation, int]] = {}  # by partition: what, and until when
+        self._unstored: dict[int, Local] = {}
+        self._store_due = 0
+        self._retention_due = settings.retention_ticks
+        self._flushes: dict[int, tuple[Local, int]] = {}
+        self._captured: list[Local] = []
+        self._removals: list[tuple[int, RemovePartition]] = []  # when their sequence is synced
+        self._pieces = _PieceReader(desk, self.shared)
+        self._polled: list[tuple[int, int, Polled | RefusedError]] = []
+        self._clock_start: tuple[int, int] | None = None
+
+    def find(self, namespace: GroupId) -> Local:
+        """Give a partition that metadata knows.
+
+        Raises:
+            RefusedError: It is not here yet.
+        """
+        local = self.locals.get(namespace)
+        if local is None:
+            raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED, partition=namespace)
+        return local
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the segments of all partitions are taken up, or known to be damaged."""
+        return all(
+            local.machine.is_open or local.fence is not None for local in self.locals.values()
+        )
+
+    def next_offset(self, group: int) -> int:
+        """Give the next offset that a partition gives out."""
+        return self.locals[group].machine.prepared_offset
+
+    # Making the partitions equal to the metadata.
+
+    def reconcile(self) -> None:
+        """Compare, and do what is missing (RC-3)."""
+        desk = self._desk
+        if desk.state.revision == self._revision:
+            if self._awaited:
+                self._look_after_awaited()
+            return
+        target = self._view.target()
+        self._revision = target.revision
+        wanted = {each.group: each for each in target.partitions}
+        for group in [group for group in self.locals if group not in wanted]:
+            self._remove(group)
+        for each in target.partitions:
+            local = self.locals.get(each.group)
+            if local is not None and local.target.created_revision != each.created_revision:
+                self._remove(each.group)
+                local = None
+            if local is None:
+                local = self._add(each)
+            local.target = each
+            self._propose_missing(local)
+        for group, origin in desk.data_plane.dormant_groups():
+            # What metadata has seen created and does not know any more was deleted; what it has
+            # not seen yet may be to come: this replica may lag (RC-16).
+            if group not in wanted and origin is not None and origin <= target.revision:
+                self._forget(group, origin)
+
+    def _look_after_awaited(self) -> None:
+        """See whether what was proposed is applied; what is not is proposed again."""
+        for group, (_, due) in list(self._awaited.items()):
+            local = self.locals.get(group)
+            if local is None or not self._is_missing(local):
+                del self._awaited[group]
+                if local is not None:
+                    self._propose_missing(local)
+            elif self._desk.now >= due:
+                self._propose_missing(local)
+
+    def _is_missing(self, local: Local) -> bool:
+        machine = local.machine
+        match self._awaited[local.target.group][0]:
+            case Operation.PURGE_PARTITION:
+                return machine.purge_generation < local.target.purge_generation
+            case Operation.LOST_RANGE:
+                return machine.next_offset < local.lost_until
+            case _:
+                return bool(self._dead_groups(local))
+
+    def _add(self, target: PartitionTarget) -> Local:
+        desk = self._desk
+        options = PartitionOptions(
+            namespace=target.group,
+            created_revision=target.created_revision,
+            segment_bytes=target.segment_bytes,
+            piece_bytes=desk.settings.piece_bytes,
+            offsets_ahead=desk.settings.offsets_ahead,
+        )
+        machine = PartitionMachine(options, self.shared, desk.probes)
+        config = GroupConfig(
+            target.group,
+            is_persisted=target.is_persisted,
+            is_offset_persisted=target.is_offset_persisted,
+            origin=target.created_revision,
+        )
+        plane = desk.data_plane
+        ceiling = plane.ceiling_of(target.group)
+        past = plane.add_group(config, machine, DedupTable(target.group, desk.probes))
+        machine.open()
+        local = Local(target, plane.groups[target.group], machine)
+        if past is not None and past.is_tail_lost and not target.is_persisted:
+            local.lost_until = ceiling
+        self.locals[target.group] = local
+        desk.probes.hit("partitions.materialised")
+        return local
+
+    def _remove(self, group: int) -> None:
+        """Forget a partition; its files go once the journal will not bring it back."""
+        local = self.locals.pop(group)
+        self._awaited.pop(group, None)
+        self._unstored.pop(group, None)
+        local.machine.close()
+        self._forget(group, local.target.created_revision)
+        self._desk.probes.hit("partitions.removed")
+
+    def _forget(self, group: int, created_revision: int) -> None:
+        plane = self._desk.data_plane
+        plane.remove_group(group)
+        removal = RemovePartition(group, created_revision)
+        self._removals.append((plane.store.issued + 1, removal))
+
+    def _propose_missing(self, local: Local) -> None:
+        """Propose what the partition's own log must still say of what metadata decided."""
+        if local.machine.purge_generation < local.target.purge_generation:
+            body = encode(PURGE_PARTITION, PurgePartition(local.target.purge_generation))
+            self._propose(local, Operation.PURGE_PARTITION, body)
+        elif local.lost_until > local.machine.next_offset and self._desk.data_plane.has_begun:
+            body = encode(LOST_RANGE, LostRange(local.machine.prepared_offset, local.lost_until))
+            self._propose(local, Operation.LOST_RANGE, body)
+        elif dead := self._dead_groups(local):
+            body = encode(FORGET_GROUP_OFFSETS, ForgetGroupOffsets(dead))
+            self._propose(local, Operation.FORGET_GROUP_OFFSETS, body)
+
+    def _dead_groups(self, local: Local) -> tuple[int, ...]:
+        """Give the consumer groups that have an offset here and are gone (RC-17)."""
+        stored = local.machine.stored_group_ids()
+        if not stored:
+            return ()
+        live = live_group_ids(self._desk.state, local.target.group)
+        return tuple([each for each in stored if each not in live])
+
+    def _propose(self, local: Local, operation: Operation, body: bytes) -> None:
+        """Propose an op of the server, and look after it until it is applied."""
+        group = local.target.group
+        self._awaited[group] = (operation, self._desk.now + _PROPOSE_AGAIN_TICKS)
+        if local.replica.is_primary:
+            self._desk.data_plane.propose(group, OwnOp(operation, body))
+
+    @property
+    def is_purged(self) -> bool:
+        """Whether the partitions have applied all purges that metadata knows of."""
+        return not any(
+            operation == Operation.PURGE_PARTITION for operation, _ in self._awaited.values()
+        )
+
+    # Storing.
+
+    def after_turn(self) -> None:
+        """Hand over to segments what has come together, and carry on what machines want."""
+        desk = self._desk
+        plane = desk.data_plane
+        for group in plane.touched:
+            local = self.locals.get(group)
+            if local is None:
+                continue
+            waiting = local.machine.waiting_bytes
+            if waiting >= desk.settings.store_bytes:
+                local.machine.store()
+            elif waiting:
+                self._unstored[group] = local
+        plane.touched.clear()
+        if self._unstored and desk.now >= self._store_due:
+            self._store_all()
+        for group, effect in plane.piece_reads:
+            local = self.locals.get(group)
+            if local is not None:
+                local.machine.store()  # A piece may end in memory.
+                self._take_effects(local.machine)
+                self._pieces.read(group, effect)
+        plane.piece_reads.clear()
+        self._take_all_effects()
+        self._remove_files()
+
+    def _store_all(self) -> None:
+        self._store_due = self._desk.now + self._desk.settings.store_ticks
+        unstored, self._unstored = self._unstored, {}
+        for local in unstored.values():
+            local.machine.store()
+
+    def _take_all_effects(self) -> None:
+        for owner in list(self.shared.busy):
+            assert isinstance(owner, PartitionMachine)
+            self._take_effects(owner)
+
+    def _take_effects(self, machine: PartitionMachine) -> None:
+        self._desk.out += machine.take_effects()
+        for ticket, result in machine.take_polled():
+            self._polled.append((machine.options.namespace, ticket, result))
+
+    def take_polled(self) -> list[tuple[int, int, Polled | RefusedError]]:
+        """Give the polls that were read: partition, ticket, and what came of it."""
+        polled, self._polled = self._polled, []
+        return polled
+
+    def _remove_files(self) -> None:
+        synced = self._desk.data_plane.store.synced
+        while self._removals and self._removals[0][0] <= synced:
+            self._desk.out.append(self._removals.pop(0)[1])
+
+    def on_segment(self, event: SegmentEvent) -> None:
+        """Take an answer of the folder of segments."""
+        self.shared.step(event)
+        if self._flushes:
+            self._check_flushed()
+
+    # Checkpoints.
+
+    def flush(self) -> bool:
+        """Have all segments synced as far as now; whether they are already."""
+        self._captured = list(self.locals.values())
+        self._flushes = {}
+        for local in self._captured:
+            token = local.machine.flush()
+            if token is not None:
+                self._flushes[local.target.group] = (local, token)
+        return not self._flushes
+
+    def _check_flushed(self) -> None:
+        done = [
+            group
+            for group, (local, token) in self._flushes.items()
+            if local.machine.is_flushed(token) or self.locals.get(group) is not local
+        ]
+        for group in done:
+            del self._flushes[group]
+        if done and not self._flushes:
+            self._desk.data_plane.on_flushed()
+
+    def on_checkpointed(self) -> None:
+        """Remove files that the checkpoint no longer names."""
+        for local in self._captured:
+            local.machine.on_checkpointed()
+        self._captured = []
+
+    # Time.
+
+    def tick(self) -> None:
+        """Do what waits for time."""
+        desk = self._desk
+        if self._clock_start is None:
+            self._clock_start = (desk.now, desk.wall)
+        self.shared.tick(desk.now)
+        if desk.now >= self._retention_due:
+            self._retention_due = desk.now + desk.settings.retention_ticks
+            self._retain()
+
+    def _retain(self) -> None:
+        """Propose to drop what is too old or too much, where there is such (PT-28)."""
+        now = self._believed_time()
+        for local in self.locals.values():
+            target = local.target
+            if not target.message_expiry and not target.bytes_max:
+                continue
+            if local.replica.is_primary and _has_too_much(local, now):
+                body = encode(RETAIN, Retain(target.message_expiry, target.bytes_max))
+                self._desk.data_plane.propose(target.group, OwnOp(Operation.RETAIN, body))
+
+    def _believed_time(self) -> int:
+        """Give the wall clock, but not further ahead than the ticks since the start allow (CK1)."""
+        assert self._clock_start is not None
+        ticks, wall = self._clock_start
+        passed = (self._desk.now - ticks) * _TICK_MICROS
+        return min(self._desk.wall, wall + passed + _CLOCK_LEAD_MAX)
+
+
+def _has_too_much(local: Local, now: int) -> bool:
+    """Whether a sealed segment is too old, or there are too many."""
+    target, machine = local.target, local.machine
+    stamp = machine.oldest_sealed_stamp
+    if stamp is None:
+        return False
+    if target.message_expiry and stamp + target.message_expiry <= now:
+        return True
+    return target.bytes_max > 0 and machine.sealed_bytes > target.bytes_max

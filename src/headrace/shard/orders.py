@@ -1,0 +1,366 @@
+"""What must be ordered by consensus, except sends: made ready, and handed to its group.
+
+A request that a client sent gains here what every replica must decide alike (MD-11): defaults, the
+member's client, numbers instead of names, hashes instead of secrets. Hashing waits for the keeper
+of secrets; the request goes on when the hash is there.
+
+Flow: route, replicate.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import msgspec
+
+from headrace.metadata import admission, resolve
+from headrace.metadata.access import Scope, check_access, reach
+from headrace.ports.credentials import (
+    HashPassword,
+    MintToken,
+    PasswordHashed,
+    PasswordVerified,
+    Secret,
+    TokenMinted,
+    VerifyPassword,
+)
+from headrace.shard.connections import Connection
+from headrace.shard.consumers import consumer_key, owns_partition
+from headrace.shard.desk import Desk
+from headrace.shard.keeper import Keeper
+from headrace.shard.tokens import hash_token
+from headrace.wire.codec import encode
+from headrace.wire.commands import groups, messages, streams, tokens, topics, users
+from headrace.wire.commands.command import Command
+from headrace.wire.commands.internal import (
+    CREATE_TOKEN_HASHED,
+    CREATE_TOPIC_WITH_ASSIGNMENTS,
+    JOIN_GROUP_AS,
+    LEAVE_GROUP_AS,
+    OFFSET_KEY,
+    OFFSET_MARK,
+    TRIM_UP_TO,
+    CreateTokenHashed,
+    JoinGroupAs,
+    LeaveGroupAs,
+    OffsetKey,
+    OffsetMark,
+    TrimUpTo,
+)
+from headrace.wire.errors import Code, RefusedError
+from headrace.wire.numbers import ConsumerKind, Operation
+from headrace.wire.replies import RESULT_OK, encode_rejection
+from headrace.wire.requests import RequestHeader
+
+# In the tables each command has a body of its own type.
+_Order: TypeAlias = Callable[[Connection, RequestHeader, Any, memoryview], None]
+_Continuation: TypeAlias = Callable[[Any], None]
+
+
+class Orders:
+    """Makes requests ready and hands them over."""
+
+    def __init__(self, desk: Desk, keeper: Keeper) -> None:
+        self._desk = desk
+        self._keeper = keeper
+        self._continuations: dict[int, tuple[int, RequestHeader, _Continuation]] = {}
+        self._secrets: dict[tuple[int, int], Secret] = {}  # of tokens being made
+        self._by_code: dict[int, _Order] = {
+            streams.CREATE_STREAM.code: self._without_options,
+            streams.UPDATE_STREAM.code: self._without_options,
+            topics.CREATE_TOPIC.code: self._create_topic,
+            topics.UPDATE_TOPIC.code: self._update_topic,
+            topics.CREATE_PARTITIONS.code: self._count_partitions,
+            topics.DELETE_PARTITIONS.code: self._count_partitions,
+            topics.DELETE_SEGMENTS.code: self._delete_segments,
+            groups.JOIN_GROUP.code: self._join,
+            groups.LEAVE_GROUP.code: self._leave,
+            users.CREATE_USER.code: self._create_user,
+            users.UPDATE_USER.code: self._without_options,
+            users.CHANGE_PASSWORD.code: self._change_password,
+            tokens.CREATE_TOKEN.code: self._create_token,
+            messages.STORE_OFFSET.code: self._store_offset,
+            messages.DELETE_OFFSET.code: self._delete_offset,
+        }
+
+    def order(
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        command: Command[Any, Any],
+        body: memoryview,
+    ) -> None:
+        """Take a request whose session is checked.
+
+        Raises:
+            RefusedError: It is malformed, or refused before consensus.
+        """
+        request = command.decode_request(body)
+        stamped = msgspec.structs.replace(header, user_id=connection.user_id)
+        make = self._by_code.get(command.code, self._as_it_is)
+        make(connection, stamped, request, body)
+
+    def _submit(
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        body: bytes | memoryview,
+        operation: Operation | None = None,
+    ) -> None:
+        """Hand a request to the metadata group."""
+        desk = self._desk
+        desk.answers.expect(connection, header, desk.now)
+        if operation is not None:
+            header = msgspec.structs.replace(header, operation=operation)
+        desk.metadata_plane.put_request(desk.metadata_replica, header, body)
+
+    def _as_it_is(
+        self, connection: Connection, header: RequestHeader, request: Any, body: memoryview
+    ) -> None:
+        self._submit(connection, header, body)
+
+    # Streams, topics, groups.
+
+    def _without_options(
+        self, connection: Connection, header: RequestHeader, request: Any, body: memoryview
+    ) -> None:
+        admission.check_no_options(request.options)
+        self._submit(connection, header, body)
+
+    def _create_topic(
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        request: topics.CreateTopic,
+        body: memoryview,
+    ) -> None:
+        resolved = admission.resolve_topic_options(request, self._desk.settings.topic_defaults)
+        data = encode(CREATE_TOPIC_WITH_ASSIGNMENTS, resolved)
+        self._submit(connection, header, data, Operation.CREATE_TOPIC_WITH_ASSIGNMENTS)
+
+    def _update_topic(
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        request: topics.UpdateTopic,
+        body: memoryview,
+    ) -> None:
+        resolved = admission.resolve_topic_update(request, self._desk.settings.topic_defaults)
+        self._submit(connection, header, topics.UPDATE_TOPIC.encode_request(resolved))
+
+    def _count_partitions(
+        self, connection: Connection, header: RequestHeader, request: Any, body: memoryview
+    ) -> None:
+        admission.check_partitions_count(request.partitions_count)
+        self._submit(connection, header, body)
+
+    def _join(
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        request: groups.JoinGroup,
+        body: memoryview,
+    ) -> None:
+        data = encode(JOIN_GROUP_AS, JoinGroupAs(request, header.client, ()))
+        self._submit(connection, header, data)
+
+    def _leave(
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        request: groups.LeaveGroup,
+        body: memoryview,
+    ) -> None:
+        data = encode(LEAVE_GROUP_AS, LeaveGroupAs(request, header.client))
+        self._submit(connection, header, data)
+
+    # Users and tokens: secrets first.
+
+    def _create_user(
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        request: users.CreateUser,
+        body: memoryview,
+    ) -> None:
+        desk = self._desk
+        admission.check_no_options(request.options)
+        check_access(desk.state, header.user_id, users.CREATE_USER.code)
+        admission.check_new_password(
+            request.password, request.username, bytes_min=desk.settings.password_bytes_min
+        )
+
+        def go_on(event: PasswordHashed) -> None:
+            made = msgspec.structs.replace(request, password=event.password_hash.encode())
+            self._submit(connection, header, users.CREATE_USER.encode_request(made))
+
+        token = self._wait(connection, header, go_on)
+        desk.out.append(HashPassword(token, Secret(request.password)))
+
+    def _change_password(
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        request: users.ChangePassword,
+        body: memoryview,
+    ) -> None:
+        desk = self._desk
+        scope = Scope(user=request.user)
+        check_access(desk.state, header.user_id, users.CHANGE_PASSWORD.code, scope)
+        user = resolve.user(desk.state, request.user)
+        admission.check_new_password(
+            request.new_password, user.name, bytes_min=desk.settings.password_bytes_min
+        )
+        current = user.password_hash
+
+        def on_verified(event: PasswordVerified) -> None:
+            if not event.is_right:
+                body = encode_rejection(Code.INVALID_CREDENTIALS)
+                desk.answers.reply(connection.number, header, body)
+                return
+            token = self._wait(connection, header, on_hashed)
+            desk.out.append(HashPassword(token, Secret(request.new_password)))
+
+        def on_hashed(event: PasswordHashed) -> None:
+            made = users.ChangePassword(
+                request.user, current.encode(), event.password_hash.encode()
+            )
+            self._submit(connection, header, users.CHANGE_PASSWORD.encode_request(made))
+
+        token = self._wait(connection, header, on_verified)
+        desk.out.append(VerifyPassword(token, Secret(request.current_password), current))
+
+    def _create_token(
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        request: tokens.CreateToken,
+        body: memoryview,
+    ) -> None:
+        def go_on(event: TokenMinted) -> None:
+            self._secrets[header.client, header.request] = event.secret
+            made = CreateTokenHashed(
+                header.user_id, request.name, request.expiry, hash_token(event.secret)
+            )
+            self._submit(connection, header, encode(CREATE_TOKEN_HASHED, made))
+
+        token = self._wait(connection, header, go_on)
+        self._desk.out.append(MintToken(token))
+
+    def _wait(self, connection: Connection, header: RequestHeader, go_on: _Continuation) -> int:
+        token = self._desk.next_token()
+        self._continuations[token] = (connection.number, header, go_on)
+        return token
+
+    def on_credentials(self, event: PasswordVerified | PasswordHashed | TokenMinted) -> None:
+        """Go on with a request whose secret is ready."""
+        waiting = self._continuations.pop(event.token, None)
+        if waiting is None:
+            return
+        number, header, go_on = waiting
+        if self._desk.connections.get(number) is None:
+            return
+        try:
+            go_on(event)
+        except RefusedError as error:
+            self._desk.answers.refuse(number, header, error.code)
+
+    def on_busy(self, token: int) -> None:
+        """Refuse a request: the keeper of secrets has too much to do."""
+        waiting = self._continuations.pop(token, None)
+        if waiting is not None:
+            number, header, _ = waiting
+            self._desk.answers.refuse(number, header, Code.TRANSIENT_NOT_ACCEPTED)
+
+    def token_reply(self, header: RequestHeader, body: bytes) -> bytes:
+        """Give what the maker of a token is told: the secret, once.
+
+        Whoever asks again after that is told that the token exists: nobody has the secret (51).
+        """
+        secret = self._secrets.pop((header.client, header.request), None)
+        if body[:4] != RESULT_OK:
+            return body
+        if secret is None:
+            return encode_rejection(Code.PERSONAL_ACCESS_TOKEN_ALREADY_EXISTS)
+        created = tokens.CreatedToken(bytes(secret).decode("ascii"))
+        return RESULT_OK + tokens.CREATE_TOKEN.encode_reply(created)
+
+    # Partitions.
+
+    def _store_offset(
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        request: messages.StoreOffset,
+        body: memoryview,
+    ) -> None:
+        kind, key, namespace = self._consumer(header, messages.STORE_OFFSET.code, request)
+        data = encode(OFFSET_MARK, OffsetMark(kind, key, request.offset))
+        self._submit_to_partition(connection, header, namespace, data)
+
+    def _delete_offset(
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        request: messages.DeleteOffset,
+        body: memoryview,
+    ) -> None:
+        kind, key, namespace = self._consumer(header, messages.DELETE_OFFSET.code, request)
+        self._submit_to_partition(
+            connection, header, namespace, encode(OFFSET_KEY, OffsetKey(kind, key))
+        )
+
+    def _consumer(
+        self,
+        header: RequestHeader,
+        code: int,
+        request: messages.StoreOffset | messages.DeleteOffset,
+    ) -> tuple[ConsumerKind, int, int]:
+        """Give whose offset it is, in which partition.
+
+        Raises:
+            RefusedError: A level is missing, or the partition belongs to another member (O7.3).
+        """
+        desk = self._desk
+        topic = reach(desk.state, header.user_id, code, request.stream, request.topic)
+        partition = request.partition_id
+        if partition is None:
+            raise RefusedError(Code.INVALID_IDENTIFIER, partition=None)
+        if partition >= len(topic.partitions):
+            raise RefusedError(Code.PARTITION_NOT_FOUND, partition=partition)
+        key = consumer_key(topic, request.consumer)
+        if request.consumer.kind == ConsumerKind.GROUP and not owns_partition(
+            topic, key, header.client, partition
+        ):
+            raise RefusedError(Code.CONSUMER_GROUP_PARTITION_NOT_OWNED, partition=partition)
+        return request.consumer.kind, key, topic.namespace(partition)
+
+    def _delete_segments(
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        request: topics.DeleteSegments,
+        body: memoryview,
+    ) -> None:
+        desk = self._desk
+        code = topics.DELETE_SEGMENTS.code
+        topic = reach(desk.state, header.user_id, code, request.stream, request.topic)
+        if request.partition_id >= len(topic.partitions):
+            raise RefusedError(Code.PARTITION_NOT_FOUND, partition=request.partition_id)
+        namespace = topic.namespace(request.partition_id)
+        end = self._keeper.find(namespace).machine.sealed_end(request.segments_count)
+        if end is None:
+            desk.answers.reply(connection.number, header)
+            return
+        self._submit_to_partition(connection, header, namespace, encode(TRIM_UP_TO, TrimUpTo(end)))
+
+    def _submit_to_partition(
+        self, connection: Connection, header: RequestHeader, namespace: int, body: bytes
+    ) -> None:
+        desk = self._desk
+        local = self._keeper.locals.get(namespace)
+        if local is None:
+            raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED, partition=namespace)
+        if local.fence is not None:
+            raise RefusedError(Code.CANNOT_APPEND_MESSAGE, why=local.fence)
+        desk.answers.expect(connection, header, desk.now)
+        desk.data_plane.put_request(local.replica, header, body)

@@ -1,0 +1,228 @@
+"""Polls: which messages, who may have them, and what is stored of that.
+
+```
+poll -> partition, consumer -> tail: answered now | segments: answered when read
+     -> auto commit: an op of the partition; a following `next` waits until it is applied (O3.6)
+```
+
+Flow: route, reply.
+"""
+
+import struct
+from typing import NamedTuple
+
+from headrace.groups.roster import may_poll
+from headrace.metadata import resolve
+from headrace.metadata.access import reach
+from headrace.partitions import gather
+from headrace.partitions.gather import Polled, PollStart
+from headrace.shard.connections import Connection
+from headrace.shard.consumers import consumer_key
+from headrace.shard.desk import Desk
+from headrace.shard.keeper import Keeper, Local
+from headrace.vsr.events import OwnOp
+from headrace.wire.codec import encode
+from headrace.wire.commands.internal import OFFSET_MARK, OffsetMark
+from headrace.wire.commands.messages import POLL_MESSAGES, RESYNC_PARTITION, PollMessages
+from headrace.wire.errors import Code, RefusedError
+from headrace.wire.identifiers import First, FromOffset, FromTimestamp, Next
+from headrace.wire.numbers import ConsumerKind, Operation
+from headrace.wire.requests import RequestHeader
+
+_PREFIX = struct.Struct("<IQI")
+_PARKED_TICKS = 1000
+
+
+class _Key(NamedTuple):
+    """Whose offset in which partition."""
+
+    group: int
+    kind: ConsumerKind
+    id: int
+
+
+class _Poll(NamedTuple):
+    """A poll that is not answered yet."""
+
+    connection: int
+    header: RequestHeader
+    request: PollMessages
+    partition: int
+    key: _Key
+    due: int
+
+
+class Polls:
+    """All polls of a shard, and the offsets that they store by themselves."""
+
+    def __init__(self, desk: Desk, keeper: Keeper) -> None:
+        self._desk = desk
+        self._keeper = keeper
+        self._reading: dict[int, _Poll] = {}  # by ticket: segments are read for them
+        self._commits: dict[_Key, int] = {}  # what was served and is not stored yet
+        self._parked: dict[_Key, list[_Poll]] = {}  # `next` polls behind such a commit
+
+    def poll(self, connection: Connection, header: RequestHeader, request: PollMessages) -> None:
+        """Answer a poll, or begin to.
+
+        Raises:
+            RefusedError: It is refused.
+        """
+        desk = self._desk
+        topic = reach(
+            desk.state, connection.user_id, POLL_MESSAGES.code, request.stream, request.topic
+        )
+        kind = request.consumer.kind
+        key_id = consumer_key(topic, request.consumer)
+        partition = request.partition_id
+        if kind == ConsumerKind.GROUP:
+            roster = resolve.group(topic, key_id).roster
+            if partition is None:
+                self._send(connection.number, header, 0, 0, None)
+                return
+            if not may_poll(roster, client=header.client, partition=partition):
+                self._send(connection.number, header, RESYNC_PARTITION, 0, None)
+                return
+        partition = partition or 0
+        if partition >= len(topic.partitions):
+            raise RefusedError(Code.PARTITION_NOT_FOUND, partition=partition)
+        key = _Key(topic.namespace(partition), kind, key_id)
+        due = desk.now + _PARKED_TICKS
+        self._begin(_Poll(connection.number, header, request, partition, key, due))
+
+    def _begin(self, poll: _Poll) -> None:
+        local = self._keeper.locals.get(poll.key.group)
+        if local is None:
+            raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED, partition=poll.key.group)
+        if local.fence is not None:
+            raise RefusedError(Code.CANNOT_READ_MESSAGE, why=local.fence)
+        if poll.request.consumer.kind == ConsumerKind.GROUP and not local.replica.is_primary:
+            raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED)  # O6.2
+        if isinstance(poll.request.strategy, Next) and poll.key in self._commits:
+            self._parked.setdefault(poll.key, []).append(poll)
+            return
+        if len(self._reading) >= self._desk.settings.disk_polls_max:
+            raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED)
+        ticket = self._desk.next_token()
+        polled = local.machine.poll(
+            ticket,
+            self._start_of(local, poll),
+            count=poll.request.count,
+            bytes_max=self._desk.settings.poll_bytes_max,
+        )
+        if polled is None:
+            self._reading[ticket] = poll
+        else:
+            self._answer(local, poll, polled)
+
+    def _start_of(self, local: Local, poll: _Poll) -> PollStart:
+        strategy = poll.request.strategy
+        if isinstance(strategy, FromOffset):
+            return gather.FromOffset(strategy.offset)
+        if isinstance(strategy, FromTimestamp):
+            return gather.FromTimestamp(strategy.timestamp)
+        if isinstance(strategy, Next):
+            return gather.NextAfter(local.machine.stored_offset(poll.key.kind, poll.key.id))
+        return gather.First() if isinstance(strategy, First) else gather.Last()
+
+    def _answer(self, local: Local, poll: _Poll, polled: Polled) -> None:
+        current = local.machine.current_offset
+        self._send(poll.connection, poll.header, poll.partition, current, polled)
+        if poll.request.auto_commit and polled.messages_count:
+            self._commit(local, poll.key, polled.last_offset)
+
+    def _send(
+        self,
+        connection: int,
+        header: RequestHeader,
+        partition: int,
+        current: int,
+        polled: Polled | None,
+    ) -> None:
+        answers = self._desk.answers
+        if polled is None or not polled.messages_count:
+            answers.reply(connection, header, _PREFIX.pack(partition, current, 0))
+            return
+        prefix = _PREFIX.pack(partition, current, polled.messages_count)
+        size = len(prefix) + sum(len(part) for part in polled.parts)
+        answers.reply_parts(connection, header, (prefix, *polled.parts), size)
+
+    # Auto commit.
+
+    def _commit(self, local: Local, key: _Key, offset: int) -> None:
+        """Have what was served stored; it never moves backwards."""
+        if not local.replica.is_primary:
+            return
+        stored = local.machine.peek_offset(key.kind, key.id)
+        if stored is not None and stored >= offset:
+            return
+        self._commits[key] = max(offset, self._commits.get(key, 0))
+        self._propose(key)
+
+    def _propose(self, key: _Key) -> None:
+        mark = OffsetMark(key.kind, key.id, self._commits[key])
+        body = encode(OFFSET_MARK, mark)
+        own = OwnOp(Operation.AUTO_COMMIT_OFFSET, body)
+        self._desk.data_plane.propose(key.group, own)
+
+    def after_turn(self) -> None:
+        """Answer what was read, and the polls that waited for an offset to be stored."""
+        for group, ticket, result in self._keeper.take_polled():
+            local = self._keeper.locals.get(group)
+            if local is not None:
+                self._finish(local, ticket, result)
+        if self._commits:
+            self._settle_commits()
+
+    def _finish(self, local: Local, ticket: int, result: Polled | RefusedError) -> None:
+        poll = self._reading.pop(ticket, None)
+        if poll is None:
+            return
+        if isinstance(result, RefusedError):
+            self._desk.answers.refuse(poll.connection, poll.header, result.code)
+        else:
+            self._answer(local, poll, result)
+
+    def _settle_commits(self) -> None:
+        for key in list(self._commits):
+            local = self._keeper.locals.get(key.group)
+            if local is not None and local.replica.is_primary:
+                stored = local.machine.peek_offset(key.kind, key.id)
+                if stored is None or stored < self._commits[key]:
+                    continue
+            del self._commits[key]
+            for poll in self._parked.pop(key, ()):
+                self._resume(poll)
+
+    def _resume(self, poll: _Poll) -> None:
+        try:
+            self._begin(poll)
+        except RefusedError as error:
+            self._desk.answers.refuse(poll.connection, poll.header, error.code)
+
+    def tick(self) -> None:
+        """Propose again what found no place, and refuse who has waited too long."""
+        for key in list(self._commits):
+            local = self._keeper.locals.get(key.group)
+            if local is None or local.machine.next_offset <= self._commits[key]:
+                del self._commits[key]  # The partition is gone or was purged.
+                for poll in self._parked.pop(key, ()):
+                    self._resume(poll)
+            else:
+                self._propose(key)
+        now = self._desk.now
+        for key, polls in list(self._parked.items()):
+            late = [poll for poll in polls if poll.due <= now]
+            for poll in late:
+                polls.remove(poll)
+                code = Code.TRANSIENT_NOT_ACCEPTED
+                self._desk.answers.refuse(poll.connection, poll.header, code)
+            if not polls:
+                del self._parked[key]
+
+    def forget_partition(self, group: int) -> None:
+        """Refuse the polls of a partition that is gone."""
+        for ticket in [each for each, poll in self._reading.items() if poll.key.group == group]:
+            poll = self._reading.pop(ticket)
+            code = Code.PARTITION_NOT_FOUND
+            self._desk.answers.refuse(poll.connection, poll.header, code)

@@ -1,0 +1,30 @@
+"""What a shard is told of the node when it starts."""
+
+import msgspec
+
+from headrace.metadata.admission import TopicDefaults
+from headrace.partitions.options import AheadPolicy
+from headrace.shard.config import PlaneConfig
+
+
+class ShardSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The planes, and what the server decides for those who do not say; durations in ticks."""
+
+    metadata: PlaneConfig
+    data: PlaneConfig
+    topic_defaults: TopicDefaults
+    server_version: str
+    server_semver: int
+    root_username: str
+    root_password_hash: str
+    password_bytes_min: int
+    offsets_ahead: AheadPolicy = AheadPolicy.FAIL
+    piece_bytes: int
+    tail_bytes_max: int
+    poll_bytes_max: int
+    store_bytes: int = 64 << 10  # so much of one partition goes to its segment at once,
+    store_bytes_max: int = 8 << 20  # so much of all,
+    store_ticks: int = 5  # or what has waited so long
+    retention_ticks: int = 6000
+    stale_ticks: int = 3600
+    disk_polls_max: int = 256

@@ -1,0 +1,377 @@
+"""One whole shard without I/O: events in, effects out, in order.
+
+```
+connections -> router -> metadata plane | data plane | reads       one turn: all that came together
+               planes -> apply -> keeper: partitions as metadata says, batches to their segments
+                      -> answers
+```
+
+Flow: route, replicate, apply, store, reply.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from headrace.base.ids import METADATA_GROUP
+from headrace.base.limits import HEADER_BYTES
+from headrace.ports.credentials import (
+    CredentialsBusy,
+    PasswordHashed,
+    PasswordVerified,
+    TokenMinted,
+)
+from headrace.ports.disk import FromStore, OnStore
+from headrace.ports.host import HostSampled, SnapshotMade, StopWanted
+from headrace.ports.network import (
+    ConnectionClosed,
+    ConnectionOpened,
+    FramesArrived,
+    ReadConnections,
+    RequestsArrived,
+    SendFrame,
+    SendReply,
+    Ticked,
+)
+from headrace.ports.probes import Probes
+from headrace.ports.segments import (
+    IndexRead,
+    SegmentFailed,
+    SegmentRead,
+    SegmentsOpened,
+    SegmentsSynced,
+    SegmentWritten,
+)
+from headrace.shard.config import GroupConfig
+from headrace.shard.connections import Connection
+from headrace.shard.desk import Desk
+from headrace.shard.effects import ShardEffect, ShardEvent
+from headrace.shard.keeper import Keeper
+from headrace.shard.login import Logins
+from headrace.shard.orders import Orders
+from headrace.shard.plane import Plane
+from headrace.shard.polls import Polls
+from headrace.shard.reads import Reads
+from headrace.shard.router import Router
+from headrace.shard.settings import ShardSettings
+from headrace.storage.store import Opened
+from headrace.vsr.events import OwnOp
+from headrace.wire.commands.users import CREATE_USER, CreateUser
+from headrace.wire.evictions import EvictionReason
+from headrace.wire.layout import KIND_OFFSET
+from headrace.wire.numbers import FrameKind, Operation, UserStatus
+from headrace.wire.replies import REPLY
+from headrace.wire.requests import RequestHeader
+
+METADATA_STORE = 0
+DATA_STORE = 1
+
+_SWEEP_TICKS = 100
+_PAUSE_TICKS_MAX = 1000
+_PURGES = (Operation.PURGE_STREAM, Operation.PURGE_TOPIC)
+
+
+class Shard:
+    """A shard that has the metadata group and all partitions."""
+
+    def __init__(self, settings: ShardSettings, metadata: Opened, data: Opened) -> None:
+        metadata_plane = Plane(settings.metadata, metadata)
+        data_plane = Plane(settings.data, data, flush=self._flush, given=self._given)
+        self._planes = (metadata_plane, data_plane)
+        self._desk = desk = Desk(settings, metadata_plane, data_plane)
+        metadata_plane.add_group(GroupConfig(METADATA_GROUP), desk.metadata, desk.sessions)
+        desk.metadata_replica = metadata_plane.groups[METADATA_GROUP]
+        self.keeper = Keeper(desk)
+        self._logins = Logins(desk)
+        self._polls = Polls(desk, self.keeper)
+        self._orders = Orders(desk, self.keeper)
+        self._reads = Reads(desk, self.keeper, self._polls)
+        self._router = Router(desk, self.keeper, self._logins, self._orders, self._reads)
+        self._held: list[tuple[Connection, bytes]] = []  # replies that wait for purges
+        self._sweep_due = 0
+        self._checkpoints_done = 0
+        self._has_begun = False
+        self._is_reading = True
+        self._paused_until = 0
+        self._on_event: dict[type, Callable[[Any], None]] = {
+            RequestsArrived: self._on_requests,
+            FromStore: self._on_store,
+            Ticked: self._on_ticked,
+            FramesArrived: self._on_frames,
+            ConnectionOpened: self._on_opened,
+            ConnectionClosed: self._on_closed,
+            SegmentWritten: self.keeper.on_segment,
+            SegmentsSynced: self.keeper.on_segment,
+            SegmentFailed: self.keeper.on_segment,
+            SegmentRead: self.keeper.on_segment,
+            IndexRead: self.keeper.on_segment,
+            SegmentsOpened: self.keeper.on_segment,
+            PasswordVerified: self._on_verified,
+            PasswordHashed: self._orders.on_credentials,
+            TokenMinted: self._orders.on_credentials,
+            CredentialsBusy: self._on_busy,
+            HostSampled: self._on_host,
+            SnapshotMade: self._reads.on_snapshot,
+            StopWanted: self._on_stop,
+        }
+
+    @property
+    def desk(self) -> Desk:
+        """What others may look at: checkers, statistics."""
+        return self._desk
+
+    @property
+    def probes(self) -> list[Probes]:
+        """The marks of all parts."""
+        found = [self._desk.probes]
+        for plane in self._planes:
+            found += [plane.probes, plane.store.probes]
+        return found
+
+    def start(self) -> list[ShardEffect]:
+        """Open the stores; the groups begin to live once the disk knows of this start."""
+        return self._close_turn()
+
+    def step(self, event: ShardEvent) -> list[ShardEffect]:
+        """Take one event; return what must now happen, in order."""
+        self._on_event[type(event)](event)
+        return self._close_turn()
+
+    def _close_turn(self) -> list[ShardEffect]:
+        """End a turn: what planes did is applied, stored and answered."""
+        desk = self._desk
+        self._close_plane(METADATA_STORE)
+        if not self._has_begun and desk.metadata_plane.has_begun:
+            self._begin()
+        self.keeper.reconcile()
+        self._close_plane(DATA_STORE)
+        self.keeper.after_turn()
+        self._polls.after_turn()
+        if desk.data_plane.has_work:
+            # Polls that were resumed store offsets, and what was read may have been asked for.
+            self._close_plane(DATA_STORE)
+            self.keeper.after_turn()
+        self._reads.check_flushes()
+        if self._held:
+            self._release_held()
+        out = list(desk.out)
+        desk.out.clear()
+        return out
+
+    def _close_plane(self, store: int) -> None:
+        desk = self._desk
+        plane = self._planes[store]
+        for effect in plane.close_turn():
+            if isinstance(effect, SendReply):
+                self._deliver(effect)
+            elif isinstance(effect, SendFrame):
+                desk.out.append(effect)
+            else:
+                desk.out.append(OnStore(store, effect))
+        if store == DATA_STORE and plane.checkpoints_done != self._checkpoints_done:
+            self._checkpoints_done = plane.checkpoints_done
+            self.keeper.on_checkpointed()
+
+    def _begin(self) -> None:
+        """Metadata is here, as far as this node knows it."""
+        self._has_begun = True
+        if self._desk.settings.metadata.replica_count == 1:
+            self._logins.lose_all()
+        self._make_root()
+
+    def _make_root(self) -> None:
+        """Propose the root user as the first op of an empty log (O3.7)."""
+        desk = self._desk
+        replica = desk.metadata_replica
+        if len(desk.state.users) or not desk.is_serving or replica.op > 0:
+            return
+        root = CreateUser(
+            username=desk.settings.root_username,
+            password=desk.settings.root_password_hash.encode(),
+            status=UserStatus.ACTIVE,
+        )
+        own = OwnOp(Operation.CREATE_USER, CREATE_USER.encode_request(root))
+        desk.metadata_plane.propose(METADATA_GROUP, own)
+
+    # What planes answer.
+
+    def _deliver(self, effect: SendReply) -> None:
+        """Send an answer of consensus to who waits for it, in the form that it waits for."""
+        desk = self._desk
+        found = desk.answers.take_waiting(effect)
+        if found is None:
+            return
+        connection, asked = found
+        frame = effect.frame
+        if frame[KIND_OFFSET] == FrameKind.EVICTION:
+            desk.answers.send(connection.number, frame)
+            return
+        operation = frame[_OPERATION_AT]
+        if operation == Operation.SEND_MESSAGES:
+            desk.answers.send(connection.number, frame)
+        else:
+            self._deliver_other(connection, asked, operation, frame)
+
+    def _deliver_other(
+        self, connection: Connection, asked: RequestHeader, operation: int, frame: bytes
+    ) -> None:
+        answers = self._desk.answers
+        is_status = REPLY.decode(frame).status != 0
+        if is_status:
+            answers.send(connection.number, frame)
+        elif operation == Operation.REGISTER:
+            self._logins.on_registered(connection, asked, frame[HEADER_BYTES:])
+        elif operation == Operation.CREATE_PERSONAL_ACCESS_TOKEN:
+            body = self._orders.token_reply(asked, frame[HEADER_BYTES:])
+            answers.reply(connection.number, asked, body)
+        elif operation in _PURGES:
+            self._held.append((connection, frame))
+        else:
+            if operation == Operation.LOGOUT:
+                self._logins.on_logged_out(connection)
+            answers.send(connection.number, frame)
+
+    def _release_held(self) -> None:
+        """Answer purges once the partitions here have applied them: who asked finds them empty."""
+        if self.keeper.is_purged:
+            for connection, frame in self._held:
+                self._desk.answers.send(connection.number, frame)
+            self._held.clear()
+
+    # Events.
+
+    def _on_requests(self, event: RequestsArrived) -> None:
+        get = self._desk.connections.get
+        route = self._router.route
+        for number, frame in event.frames:
+            connection = get(number)
+            if connection is not None:
+                route(connection, frame)
+
+    def _on_store(self, event: FromStore) -> None:
+        self._planes[event.store].take(event.event)
+
+    def _on_frames(self, event: FramesArrived) -> None:
+        for plane in self._planes:
+            plane.take(event)
+
+    def _on_opened(self, event: ConnectionOpened) -> None:
+        desk = self._desk
+        desk.connections.open(event.connection, event.transport, event.address, desk.now)
+
+    def _on_closed(self, event: ConnectionClosed) -> None:
+        desk = self._desk
+        connection = desk.connections.close(event.connection)
+        if connection is None:
+            return
+        desk.answers.forget(event.connection)
+        if connection.is_bound and desk.connections.of_client(connection.client) is None:
+            self._logins.lose(connection.client)
+
+    def _on_verified(self, event: PasswordVerified) -> None:
+        if not self._logins.on_verified(event):
+            self._orders.on_credentials(event)
+
+    def _on_busy(self, event: CredentialsBusy) -> None:
+        if not self._logins.on_busy(event.token):
+            self._orders.on_busy(event.token)
+
+    def _on_host(self, event: HostSampled) -> None:
+        self._reads.facts = event.facts
+
+    def _on_ticked(self, event: Ticked) -> None:
+        desk = self._desk
+        desk.now, desk.wall = event.now, event.wall
+        for plane in self._planes:
+            plane.take(event)
+        self.keeper.tick()
+        self._regulate()
+        if event.now >= self._sweep_due:
+            self._sweep_due = event.now + _SWEEP_TICKS
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Once a second: what nobody else remembers."""
+        desk = self._desk
+        desk.answers.expire(desk.now)
+        self._polls.tick()
+        self._logins.disconnect_gone()
+        if self._has_begun:
+            self._make_root()
+        self._evict_stale()
+
+    def _evict_stale(self) -> None:
+        """Evict members of groups that have gone silent: their partitions are wanted."""
+        desk = self._desk
+        oldest = desk.now - desk.settings.stale_ticks
+        for connection in list(desk.connections.all()):
+            if (
+                connection.is_bound
+                and connection.heard < oldest
+                and desk.state.memberships.get(connection.client)
+            ):
+                client = connection.client
+                desk.probes.hit("sessions.stale")
+                desk.answers.evict(connection.number, client, EvictionReason.STALE_CLIENT)
+                desk.connections.unbind(connection)
+                self._logins.lose(client)
+
+    # Bounds.
+
+    def _regulate(self) -> None:
+        """Stop reading requests while a journal or the memory is nearly full (O2.6, O3.3).
+
+        Not for ever: if nothing gets better, requests are read and told so.
+        """
+        desk = self._desk
+        shared = self.keeper.shared
+        is_full = (
+            desk.data_plane.store.is_crowded
+            or desk.metadata_plane.store.is_crowded
+            or shared.tail_bytes > shared.tail_bytes_max * 5 // 4
+        )
+        if is_full and self._is_reading and desk.now >= self._paused_until + _PAUSE_TICKS_MAX:
+            self._paused_until = desk.now + _PAUSE_TICKS_MAX
+            self._set_reading(is_reading=False)
+        elif not self._is_reading and (not is_full or desk.now >= self._paused_until):
+            if not is_full:
+                self._paused_until = 0
+            self._set_reading(is_reading=True)
+
+    def _set_reading(self, *, is_reading: bool) -> None:
+        self._is_reading = is_reading
+        self._desk.out.append(ReadConnections(is_reading))
+
+    # The end.
+
+    def _on_stop(self, _: StopWanted) -> None:
+        for plane in self._planes:
+            plane.stop()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether everything that the disk held is taken up, and clients can log in."""
+        return (
+            self._has_begun
+            and self._desk.data_plane.has_begun
+            and len(self._desk.state.users) > 0
+            and self.keeper.is_open
+        )
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request waits for consensus."""
+        return self._desk.answers.waiting_count == 0
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether both stores know that the stop was clean."""
+        return all(plane.is_stopped for plane in self._planes)
+
+    def _flush(self) -> bool:
+        return self.keeper.flush()
+
+    def _given(self, group: int) -> int:
+        return self.keeper.next_offset(group)
+
+
+_OPERATION_AT = 208

@@ -1,0 +1,370 @@
+"""A whole shard on disks in memory that answer at once, and clients that speak its protocol."""
+
+import struct
+from itertools import accumulate
+from typing import Any
+
+from headrace import kernel
+from headrace.base.limits import MIB
+from headrace.metadata.admission import TopicDefaults
+from headrace.ports.credentials import (
+    HashPassword,
+    MintToken,
+    PasswordHashed,
+    PasswordVerified,
+    Secret,
+    TokenMinted,
+    VerifyPassword,
+)
+from headrace.ports.disk import (
+    AllocateJournal,
+    BlockWritten,
+    DiskEffect,
+    DiskEvent,
+    FileReplaced,
+    FromStore,
+    JournalAllocated,
+    JournalRead,
+    OnStore,
+    ReadJournal,
+    RemoveFile,
+    ReplaceFile,
+    Synced,
+    WriteBlock,
+    WriteJournal,
+    Written,
+)
+from headrace.ports.host import MakeSnapshot, SnapshotMade
+from headrace.ports.network import (
+    CloseConnection,
+    ConnectionClosed,
+    ConnectionOpened,
+    ConnectionTrusted,
+    ReadConnections,
+    RequestsArrived,
+    SendFrame,
+    SendToConnection,
+    Ticked,
+)
+from headrace.shard.config import PlaneConfig
+from headrace.shard.effects import ShardEffect, ShardEvent
+from headrace.shard.settings import ShardSettings
+from headrace.shard.shard import Shard
+from headrace.storage.config import StoreConfig, journal_name
+from headrace.storage.store import Opened, format_store, open_store
+from headrace.vsr.timeouts import Timeouts
+from headrace.wire.commands.command import Command
+from headrace.wire.commands.messages import SEND_MESSAGES, Confirmation, encode_routing
+from headrace.wire.commands.session import (
+    LOGIN_PASSWORD,
+    ClientVersion,
+    PasswordLogin,
+    Register,
+    Registered,
+)
+from headrace.wire.identifiers import Identifier, Partitioning, ToPartition
+from headrace.wire.numbers import Transport
+from headrace.wire.replies import read_answer
+from headrace.wire.requests import encode_request
+from headrace.wire.versions import PROTOCOL_PACKED
+from tests.partitions.fake_files import FakeFiles
+
+START = 1_700_000_000_000_000
+ROOT = ("iggy", b"iggy")
+
+
+def _hash(password: bytes) -> str:
+    return f"hash of {password.decode()}"
+
+
+class MemoryDisk:
+    """The files of one store; what was written and not synced is gone after `cut`."""
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        self.files = {name: bytearray(data) for name, data in files.items()}
+        self._durable = {name: bytes(data) for name, data in files.items()}
+        self.written = self.synced = 0
+
+    def cut(self) -> dict[str, bytes]:
+        """Give what a power cut leaves."""
+        return dict(self._durable)
+
+    def image(self) -> dict[str, bytes]:
+        """Give what a killed process leaves."""
+        return {name: bytes(data) for name, data in self.files.items()}
+
+    def carry_out(self, effect: DiskEffect) -> DiskEvent | None:
+        match effect:
+            case WriteJournal():
+                file = self.files[journal_name(effect.file)]
+                file[effect.position : effect.position + len(effect.data)] = effect.data
+                self.written = effect.sequence
+                return Written(effect.sequence)
+            case AllocateJournal():
+                self.files.setdefault(journal_name(effect.file), bytearray(effect.size))
+                return JournalAllocated(effect.file, is_done=True)
+            case ReadJournal():
+                file = self.files[journal_name(effect.file)]
+                end = effect.position + effect.length
+                return JournalRead(effect.token, bytes(file[effect.position : end]))
+            case ReplaceFile():
+                self.files[effect.name] = bytearray(effect.data)
+                self._durable[effect.name] = effect.data
+                return FileReplaced(effect.token, is_done=True)
+            case WriteBlock():
+                end = effect.position + len(effect.data)
+                self.files[effect.name][effect.position : end] = effect.data
+                self._durable[effect.name] = bytes(self.files[effect.name])
+                return BlockWritten(effect.token)
+            case RemoveFile():
+                self.files.pop(effect.name, None)
+                self._durable.pop(effect.name, None)
+        return None
+
+    def sync(self) -> Synced | None:
+        if self.synced == self.written:
+            return None
+        self.synced = self.written
+        for name, data in self.files.items():
+            self._durable[name] = bytes(data)
+        return Synced(self.synced)
+
+
+def store_config(journal: int, boot: int = 1) -> StoreConfig:
+    return StoreConfig(
+        cluster=1,
+        replica=0,
+        replica_count=1,
+        journal_bytes_max=4 * MIB,
+        journal_files=4,
+        record_bytes_max=MIB,
+        boot_identity=boot,
+        journal=journal,
+    )
+
+
+def _plane_config(journal: int) -> PlaneConfig:
+    return PlaneConfig(
+        cluster=1, replica=0, replica_count=1, timeouts=Timeouts(), seed=7, journal=journal
+    )
+
+
+class Whole:
+    """One node in memory, and time that passes when it is told to."""
+
+    def __init__(self, **settings: Any) -> None:
+        self._settings = settings
+        self.disks = [MemoryDisk(format_store(store_config(each), 0)) for each in (0, 1)]
+        self.segments = FakeFiles()
+        self.boot_identity = 1
+        self.now = 0
+        self.closed: list[tuple[int, str]] = []
+        self.is_reading = True
+        self.is_syncing = True  # whether syncs come back by themselves
+        self._connection = 0
+        self.start()
+
+    def start(self) -> None:
+        """Start the node from its disks."""
+        opened = [
+            open_store(store_config(each, self.boot_identity), disk.image())
+            for each, disk in enumerate(self.disks)
+        ]
+        self.disks = [MemoryDisk(disk.image()) for disk in self.disks]
+        for each in opened:
+            assert isinstance(each, Opened), each
+        options: dict[str, Any] = {
+            "metadata": _plane_config(0),
+            "data": _plane_config(1),
+            "topic_defaults": TopicDefaults(),
+            "server_version": "0.1.0",
+            "server_semver": 1000,
+            "root_username": ROOT[0],
+            "root_password_hash": _hash(ROOT[1]),
+            "password_bytes_min": 3,
+            "piece_bytes": 4096,
+            "tail_bytes_max": MIB,
+            "poll_bytes_max": MIB,
+        }
+        self.shard = Shard(ShardSettings(**(options | self._settings)), *opened)  # type: ignore[arg-type]
+        self.inbox: dict[int, list[bytes]] = {}
+        self._run([], self.shard.start())
+        self.tick()
+        assert self.shard.is_ready
+
+    def crash(self, *, is_power_cut: bool = False) -> None:
+        """End the node as a kill does, or as a power cut does; and start it again."""
+        if is_power_cut:
+            self.disks = [MemoryDisk(disk.cut()) for disk in self.disks]
+            self.segments.cut_power()
+            self.boot_identity += 1
+        else:
+            self.segments.kill()
+        self.start()
+
+    def tick(self, count: int = 1) -> None:
+        """Let time pass."""
+        for _ in range(count):
+            self.now += 1
+            self.step(Ticked(self.now, START + self.now * 10_000))
+
+    def step(self, event: ShardEvent) -> None:
+        self._run([event], [])
+
+    def _run(self, events: list[ShardEvent], effects: list[ShardEffect]) -> None:
+        """Step, and let the world answer until nothing more happens."""
+        while True:
+            events += [answer for effect in effects for answer in self._carry_out(effect)]
+            effects = []
+            if not events:
+                while self.segments.waiting and not events:
+                    events += self.segments.step()
+            if not events and self.is_syncing:
+                synced = [(each, disk.sync()) for each, disk in enumerate(self.disks)]
+                events += [FromStore(each, event) for each, event in synced if event is not None]
+            if not events:
+                return
+            effects = self.shard.step(events.pop(0))
+
+    def _carry_out(self, effect: ShardEffect) -> list[ShardEvent]:
+        match effect:
+            case OnStore():
+                event = self.disks[effect.store].carry_out(effect.effect)
+                return [] if event is None else [FromStore(effect.store, event)]
+            case SendToConnection():
+                frame = b"".join(bytes(part) for part in effect.parts)
+                self.inbox.setdefault(effect.connection, []).append(frame)
+            case CloseConnection():
+                self.closed.append((effect.connection, effect.reason))
+                return [ConnectionClosed(effect.connection)]
+            case ReadConnections():
+                self.is_reading = effect.is_reading
+            case VerifyPassword():
+                is_right = effect.password_hash == _hash(effect.password)
+                return [PasswordVerified(effect.token, is_right)]
+            case HashPassword():
+                return [PasswordHashed(effect.token, _hash(effect.password))]
+            case MintToken():
+                return [TokenMinted(effect.token, Secret(b"token-%d" % effect.token))]
+            case MakeSnapshot():
+                return [SnapshotMade(effect.token, b"archive")]
+            case SendFrame():
+                raise AssertionError("a single node has no peers")
+            case ConnectionTrusted():
+                pass
+            case _:
+                self.segments.waiting.append(effect)
+        return []
+
+    def connect(self) -> int:
+        """Open a connection; give its number."""
+        self._connection += 1
+        self.step(ConnectionOpened(self._connection, Transport.TCP, "127.0.0.1:1"))
+        return self._connection
+
+    def client(self, user: tuple[str, bytes] = ROOT, client: int = 0) -> "Client":
+        """Give a client that is logged in."""
+        made = Client(self, client or 1000 + self._connection)
+        made.login(*user)
+        return made
+
+
+class Client:
+    """One connection, in lockstep as the released SDK is."""
+
+    def __init__(self, node: Whole, client: int) -> None:
+        self.node = node
+        self.client = client
+        self.connection = node.connect()
+        self.session = 0
+        self.number = 0
+
+    def send_frame(self, frame: bytes | bytearray) -> bytes:
+        """Send a frame; give the one that answers it."""
+        self.post(frame)
+        return self.take()
+
+    def post(self, *frames: bytes | bytearray) -> None:
+        """Send frames that arrive in one turn."""
+        arrived = tuple((self.connection, bytearray(frame)) for frame in frames)
+        self.node.step(RequestsArrived(arrived))
+
+    def take(self) -> bytes:
+        """Give the next frame that was sent to us."""
+        return self.node.inbox[self.connection].pop(0)
+
+    def login(self, username: str, password: bytes) -> None:
+        version = ClientVersion(PROTOCOL_PACKED, "tests", "0.1.0")
+        request = Register(version, password=PasswordLogin(username, password))
+        registered = self.ask(LOGIN_PASSWORD, request)
+        assert isinstance(registered, Registered)
+        self.session = registered.session
+
+    def make_frame(self, command: Command[Any, Any], request: Any, number: int | None = None) -> bytes:
+        body = command.encode_request(request)
+        if number is None:
+            number = self.next_number() if command.operation > 2 else 0
+        header = encode_request(
+            command.operation,
+            body,
+            client=self.client,
+            session=0 if command.operation == 1 else self.session,
+            request=number,
+            code=command.code,
+        )
+        return header + body
+
+    def next_number(self) -> int:
+        self.number += 1
+        return self.number
+
+    def ask(self, command: Command[Any, Any], request: Any = None) -> Any:
+        """Ask, and give the reply."""
+        return command.decode_reply(read_answer(self.send_frame(self.make_frame(command, request))))
+
+    def send_frame_of(
+        self,
+        stream: Identifier,
+        topic: Identifier,
+        payloads: list[bytes],
+        *,
+        to: Partitioning = ToPartition(0),
+        number: int | None = None,
+    ) -> bytearray:
+        batch = make_batch(payloads)
+        body = encode_routing(stream, topic, to, messages_count=len(payloads)) + batch
+        header = encode_request(
+            SEND_MESSAGES.operation,
+            body,
+            client=self.client,
+            session=self.session,
+            request=self.next_number() if number is None else number,
+            code=0,
+        )
+        return bytearray(header + body)
+
+    def send(
+        self, stream: Identifier, topic: Identifier, payloads: list[bytes], **options: Any
+    ) -> Confirmation:
+        """Send messages; give where they landed."""
+        frame = self.send_frame(self.send_frame_of(stream, topic, payloads, **options))
+        (confirmation,) = SEND_MESSAGES.decode_reply(read_answer(frame))
+        return confirmation
+
+    def close(self) -> None:
+        self.node.step(ConnectionClosed(self.connection))
+
+
+def make_batch(payloads: list[bytes], origin: int = START) -> bytes:
+    """Give a batch as a producer sends it."""
+    count = len(payloads)
+    ids = b"".join((number + 1).to_bytes(16, "little") for number in range(count))
+    ends = list(accumulate((len(payload) for payload in payloads), initial=0))
+    return kernel.build(
+        ids,
+        struct.pack(f"<{count}Q", *(origin + number for number in range(count))),
+        b"".join(payloads),
+        struct.pack(f"<{count + 1}i", *ends),
+        None,
+        None,
+    )
