@@ -64,3 +64,113 @@ def test_what_was_acknowledged_survives_two_restarts(is_power_cut: bool) -> None
         assert polled.messages_count == 60
         offsets = [decode_batch_header(each).base_offset for each in split_batches(polled.batches)]
         assert offsets == list(range(0, 60, 3))
+
+
+def test_every_strategy_and_auto_commit() -> None:
+    node = Whole()
+    client = with_topic(node)
+    for number in range(10):
+        client.send("s", "t", [b"%d" % number])
+    assert poll(client, FromOffset(4), 2).messages_count == 2
+    assert poll(client, Last(), 3).messages_count == 3
+    assert poll(client, Next(), 4, auto=True).messages_count == 4
+    first = decode_batch_header(poll(client, Next(), 1, auto=True).batches)
+    assert first.base_offset == 4
+    request = messages.GetOffset(ME, "s", "t", 0)
+    assert client.ask(messages.GET_OFFSET, request).stored_offset == 4
+
+
+def test_a_resent_request_is_applied_once_and_confirmed_again() -> None:
+    """O4.2: the retry comes on a new connection of the same client."""
+    node = Whole()
+    client = with_topic(node)
+    frame = client.send_frame_of("s", "t", [b"once"], number=50)
+    first = client.send_frame(bytearray(frame))
+    client.close()
+    again = node.client(client=client.client)
+    retried = again.send_frame(again.send_frame_of("s", "t", [b"once"], number=50))
+    assert retried[256:] == first[256:]
+    assert poll(again).messages_count == 1
+    node.crash()
+    third = node.client(client=client.client)
+    assert third.send_frame(third.send_frame_of("s", "t", [b"once"], number=50))[256:] == first[256:]
+    assert poll(third).messages_count == 1
+
+
+def test_purge_is_seen_by_who_asked_for_it() -> None:
+    node = Whole()
+    client = with_topic(node)
+    client.send("s", "t", [b"gone"])
+    client.ask(topics.PURGE_TOPIC, topics.PurgeTopic("s", "t"))
+    assert poll(client).messages_count == 0
+    assert client.send("s", "t", [b"new"]).base_offset == 0
+    node.crash()
+    assert poll(node.client(client=9)).messages_count == 1
+
+
+def test_a_topic_made_anew_has_nothing_of_its_namesake() -> None:
+    """CR11, MD-4."""
+    node = Whole()
+    client = with_topic(node)
+    client.send("s", "t", [b"old"])
+    client.ask(topics.DELETE_TOPIC, topics.DeleteTopic("s", "t"))
+    client.ask(topics.CREATE_TOPIC, topics.CreateTopic("s", 1, "t"))
+    assert poll(client).messages_count == 0
+    assert client.send("s", "t", [b"new"]).base_offset == 0
+    for _ in range(2):
+        node.crash()
+        client = node.client(client=9)
+        assert b"new" in bytes(poll(client).batches)
+        assert b"old" not in bytes(poll(client).batches)
+
+
+def test_users_tokens_and_permissions() -> None:
+    node = Whole()
+    root = with_topic(node)
+    made = users.CreateUser(username="anna", password=b"secret", status=UserStatus.ACTIVE)
+    root.ask(users.CREATE_USER, made)
+    anna = node.client(("anna", b"secret"), client=500)
+    with pytest.raises(RefusedError, match="41"):
+        anna.send("s", "t", [b"no"])
+    created = anna.ask(tokens.CREATE_TOKEN, tokens.CreateToken("mine", 0))
+    assert created.token.startswith("token-")
+    assert [each.name for each in anna.ask(tokens.GET_TOKENS)] == ["mine"]
+    change = users.ChangePassword("anna", b"secret", b"another")
+    assert anna.ask(users.CHANGE_PASSWORD, change) is None
+    node.client(("anna", b"another"), client=501)
+
+
+def test_a_group_is_dealt_and_its_members_leave_with_their_connection() -> None:
+    node = Whole()
+    client = with_topic(node, partitions=4)
+    client.ask(groups.CREATE_GROUP, groups.CreateGroup("s", "t", "g"))
+    client.ask(groups.JOIN_GROUP, groups.JoinGroup("s", "t", "g"))
+    other = node.client(client=700)
+    other.ask(groups.JOIN_GROUP, groups.JoinGroup("s", "t", "g"))
+    sync = groups.SyncGroup("s", "t", "g")
+    assert len(client.ask(groups.SYNC_GROUP, sync).partitions) == 2
+    other.close()
+    assert len(client.ask(groups.SYNC_GROUP, sync).partitions) == 4
+    node.crash()
+    client = node.client(client=701)
+    assert client.ask(groups.GET_GROUP, groups.GetGroup("s", "t", "g")).members == ()
+
+
+def test_a_whole_journal_goes_round() -> None:
+    """Checkpoints free the journal; everything is in segments then."""
+    node = Whole()
+    client = with_topic(node)
+    for number in range(200):
+        client.send("s", "t", [bytes([number % 256]) * 30_000])
+        if number % 50 == 0:
+            node.tick(10)
+    assert node.shard.desk.data_plane.checkpoints_done > 3
+    node.crash(is_power_cut=True)
+    client = node.client(client=9)
+    polled = poll(client, FromOffset(0), 1000)
+    assert polled.current_offset == 199
+    seen = 0
+    while seen < 200:
+        polled = poll(client, FromOffset(seen), 1000)
+        assert polled.messages_count > 0
+        seen += polled.messages_count

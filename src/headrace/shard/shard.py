@@ -152,6 +152,7 @@ class Shard:
             self.keeper.after_turn()
         self._reads.check_flushes()
         if self._held:
+            self.keeper.reconcile()  # A purge may have been applied in this very turn.
             self._release_held()
         out = list(desk.out)
         desk.out.clear()
