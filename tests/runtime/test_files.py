@@ -60,7 +60,7 @@ class Bench:
 
     def write(self, sequence: int, *, sync: bool = True, file: int = 0) -> None:
         data = bytes([sequence]) * 64
-        self.disk.submit(WriteJournal(sequence, file, sequence * 64, data, sync))
+        self.disk.submit(WriteJournal(sequence, file, sequence * 64, (data,), sync))
 
     def fail(self) -> DiskFailedError:
         """Wait for the disk to fail."""

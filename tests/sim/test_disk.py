@@ -40,7 +40,7 @@ class Bench:
         self.disk.crash(is_power=True)
 
     def write(self, sequence: int, data: bytes, position: int = 0, *, sync: bool = True) -> None:
-        self.disk.submit(WriteJournal(sequence, 0, position, data, sync))
+        self.disk.submit(WriteJournal(sequence, 0, position, (data,), sync))
 
     def run(self, until: type[DiskEvent] | None = None) -> list[DiskEvent]:
         while self.agenda:

@@ -10,6 +10,8 @@ from typing import TypeAlias
 
 import msgspec
 
+from headrace.ports.network import Buffer
+
 
 class WriteJournal(msgspec.Struct, frozen=True):
     """Write one physical record at its place in a journal file.
@@ -21,8 +23,13 @@ class WriteJournal(msgspec.Struct, frozen=True):
     sequence: int
     file: int
     position: int
-    data: bytes
+    parts: tuple[Buffer, ...]  # back to back; not copied into one for the sake of large bodies
     sync: bool
+
+    @property
+    def data(self) -> bytes:
+        """The record in one piece."""
+        return b"".join(self.parts)
 
 
 class AllocateJournal(msgspec.Struct, frozen=True):

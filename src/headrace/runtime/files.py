@@ -41,6 +41,7 @@ from headrace.ports.disk import (
     WriteJournal,
     Written,
 )
+from headrace.ports.network import Buffer
 from headrace.storage.config import MARKER_NAME, journal_name
 from headrace.storage.store import Cut
 
@@ -54,6 +55,7 @@ _READ_BYTES = 1 << 20
 _SECTOR_BYTES = 4096
 _UNREADABLE = b"\xff"  # not zero: zero would say that nothing was ever written there
 _SYNC, _END = True, False  # what the syncer is told
+_PARTS_MAX = 512  # below the system's IOV_MAX
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -163,7 +165,7 @@ class FileDisk:
             fd = self._journals.get(effect.file)
             if fd is None:
                 fd = self._open_journal(effect.file, os.O_RDWR)
-            _write_all(fd, effect.data, effect.position)
+            _write_parts(fd, effect.parts, effect.position)
         except OSError as error:
             self._fail(error)
             self._raise_failure()
@@ -407,7 +409,23 @@ def _make_folder(folder: Path) -> None:
         os.close(fd)
 
 
-def _write_all(fd: int, data: bytes, position: int) -> None:
+def _write_parts(fd: int, parts: tuple[Buffer, ...], position: int) -> None:
+    """Write parts back to back, in one call where the system takes them so."""
+    if len(parts) == 1:
+        _write_all(fd, parts[0], position)
+        return
+    if len(parts) > _PARTS_MAX:
+        _write_all(fd, b"".join(parts), position)
+        return
+    done = os.pwritev(fd, parts, position)
+    for part in parts:
+        if done < len(part):
+            _write_all(fd, memoryview(part)[done:], position + done)
+        position += len(part)
+        done = max(0, done - len(part))
+
+
+def _write_all(fd: int, data: Buffer, position: int) -> None:
     """Write all of it, also when the system takes only a part at a time."""
     done = os.pwrite(fd, data, position)
     while done < len(data):

@@ -121,7 +121,7 @@ async def _serve(node: Node, config: ServerConfig, shown: list[str], *, is_throw
 
     for number in _SIGNALS:
         loop.add_signal_handler(number, on_signal, number)
-    running = loop.create_task(node.pump.run())
+    running = loop.create_task(node.run())
     helpers = [running]
     try:
         starting = loop.create_task(node.listen())

@@ -123,8 +123,8 @@ class Node:
         """
         self._config = config
         self._stack = ExitStack()
-        self._waker: Callable[[], None] = lambda: None
-        self._is_idle_since_stop = False
+        self.pump = Pump()
+        self._wake = self.pump.wake
         folder = config.server.data_dir
         try:
             self._keeper = CredentialKeeper(_hash_parameters(config), self._wake)
@@ -145,13 +145,8 @@ class Node:
             raise
         self._sampler = HostSampler(folder)
         self._http = HttpPing()
-        self.pump = self._make_pump()
-        self._waker = self.pump.wake
         self.tcp = TcpListener(_tcp_limits(config), self.pump)
         self._carry_out_on = [disk.submit for disk in self._disks]
-
-    def _wake(self) -> None:
-        self._waker()
 
     def _open_stores(self, boot_identity: int) -> list[OpenedStore]:
         folder = self._config.server.data_dir
@@ -183,7 +178,12 @@ class Node:
             ),
         }
 
-    def _make_pump(self) -> Pump:
+    async def run(self) -> None:
+        """Run the shard until the pump is stopped.
+
+        Raises:
+            PumpFailedError: The shard or the disk has failed.
+        """
         carry_out: dict[type, Callable[[Any], None]] = {
             OnStore: self._on_store,
             SendToConnection: self._send,
@@ -199,7 +199,7 @@ class Node:
             carry_out[effect] = self._keeper.submit
         for segment_effect in SegmentEffect.__args__:
             carry_out[segment_effect] = self._segments.submit
-        return Pump(
+        await self.pump.run(
             self.shard,
             carry_out=carry_out,
             worlds=[

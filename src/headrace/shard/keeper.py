@@ -8,7 +8,7 @@ Flow: apply, store.
 """
 
 from headrace.base.ids import GroupId
-from headrace.metadata.target import PartitionTarget, TargetView, live_group_ids
+from headrace.metadata.target import PartitionTarget
 from headrace.partitions.dedup import DedupTable
 from headrace.partitions.gather import Polled
 from headrace.partitions.machine import PartitionMachine
@@ -91,7 +91,6 @@ class Keeper:
         settings = desk.settings
         self.shared = PartitionsShared(settings.tail_bytes_max)
         self.locals: dict[int, Local] = {}
-        self._view = TargetView(desk.state)
         self._revision = -1
         self._awaited: dict[int, tuple[Operation, int]] = {}  # by partition: what, and until when
         self._unstored: dict[int, Local] = {}
@@ -135,7 +134,7 @@ class Keeper:
             if self._awaited:
                 self._look_after_awaited()
             return
-        target = self._view.target()
+        target = desk.metadata.target()
         self._revision = target.revision
         wanted = {each.group: each for each in target.partitions}
         for group in [group for group in self.locals if group not in wanted]:
@@ -235,7 +234,7 @@ class Keeper:
         stored = local.machine.stored_group_ids()
         if not stored:
             return ()
-        live = live_group_ids(self._desk.state, local.target.group)
+        live = self._desk.metadata.live_group_ids(local.target.group)
         return tuple([each for each in stored if each not in live])
 
     def _propose(self, local: Local, operation: Operation, body: bytes) -> None:

@@ -144,6 +144,7 @@ class Plane:
         self._staged: list[tuple[bool, int, GroupEvent]] = []
         self._staged_ceilings: list[tuple[int, int]] = []
         self._has_staged = False
+        self._is_stirred = True  # whether a turn has anything to do
         self._wants_sync = False
         self._until_written: deque[tuple[int, int, GroupEvent]] = deque()
         self._until_synced: deque[tuple[int, int, GroupEvent]] = deque()
@@ -273,7 +274,7 @@ class Plane:
 
     def step(self, event: Event) -> list[Effect]:
         """Take one event; return what must now happen, in order."""
-        self._on_event[type(event)](event)
+        self.take(event)
         return self.close_turn()
 
     @property
@@ -283,7 +284,7 @@ class Plane:
 
     def stop(self) -> None:
         """Take a last checkpoint, and then mark the stop as clean; `is_stopped` says when."""
-        self._is_stopping = True
+        self._is_stopping = self._is_stirred = True
 
     @property
     def is_stopped(self) -> bool:
@@ -292,6 +293,7 @@ class Plane:
 
     def take(self, event: Event) -> None:
         """Take one event; what must happen comes with the end of the turn."""
+        self._is_stirred = True
         self._on_event[type(event)](event)
 
     def put_request(self, replica: Replica, header: RequestHeader, body: Buffer) -> None:
@@ -310,6 +312,9 @@ class Plane:
 
     def close_turn(self) -> list[Effect]:
         """End a turn: one record for all that was staged, then what may leave."""
+        if not (self._inbox or self._has_staged or self._is_stirred):
+            return []
+        self._is_stirred = False
         if self.store.is_open and not self._has_begun:
             self._begin()
         self._run_inbox()
@@ -595,6 +600,7 @@ class Plane:
         """Write the checkpoint: nothing that it says depends on bytes that a power cut takes."""
         assert self._is_flushing
         self._is_flushing = False
+        self._is_stirred = True
         self.store.begin_checkpoint(self._captured, self._live, covered=self._covered)
         self._captured = []
         self._was_checkpointing = True

@@ -28,7 +28,6 @@ from headrace.storage.records import (
     PREPARE_ENTRY_BYTES,
     RECORD_HEADER_BYTES,
     RECORD_VERSION,
-    TERMINATOR,
     Entry,
     Head,
     Kind,
@@ -165,6 +164,10 @@ class Journal:
         size = record_bytes(PREPARE_ENTRY_BYTES + body_bytes)
         if size > self._record_bytes_max or self.is_starved:
             return False
+        if not self._queue and len(self._chunk_bytes) <= 1:
+            before = record_bytes(self._chunk_bytes[0]) if self._chunk_bytes else 0
+            if self.ring.fits_head(before + size):
+                return True  # The usual answer, at once.
         staged = [record_bytes(count) for count in self._chunk_bytes]
         return self.ring.can_admit([*self.queued_sizes(), *staged, size])
 
@@ -251,16 +254,15 @@ class Journal:
         if ordinal != head_before:
             self.index.drop_file(ordinal - ring.files_count)
         head = self._head_of(batch, position)
-        data, self._previous, bodies_at = build_record(self._key, head, batch.entries)
-        assert len(data) == batch.size
+        parts, self._previous, bodies_at = build_record(
+            self._key, head, batch.entries, is_followed=position + batch.size < ring.file_bytes
+        )
         self._index_entries(batch.entries, position, bodies_at)
-        if position + len(data) < ring.file_bytes:
-            data += TERMINATOR
         self.placed = batch.sequence
         self.placed_bytes += batch.size
         self._recorded = self.synced
         sync = self._count_sync(batch)
-        self._outbox.put(WriteJournal(batch.sequence, head.file, position, data, sync))
+        self._outbox.put(WriteJournal(batch.sequence, head.file, position, parts, sync))
 
     def _head_of(self, batch: _Batch, position: int) -> Head:
         ordinal = self.ring.head.ordinal

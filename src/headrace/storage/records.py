@@ -49,6 +49,7 @@ _FLAG_VIEW_LOST = 2
 _OPERATION_AT = 208
 _OP = struct.Struct("<Q")
 _OP_AT = 176
+_JOINED_BYTES_MAX = 16 << 10  # copying so much costs less than a longer vector
 _GROUP_AT = 216
 _SIZE = struct.Struct("<I")
 
@@ -202,11 +203,12 @@ def record_bytes(entries_bytes: int) -> int:
 
 
 def build_record(
-    key: JournalKey, head: Head, entries: Sequence[Entry]
-) -> tuple[bytes, int, list[int]]:
+    key: JournalKey, head: Head, entries: Sequence[Entry], *, is_followed: bool
+) -> tuple[tuple[Buffer, ...], int, list[int]]:
     """Give the record's bytes, its checksum, and where each body lies in it.
 
-    Of `head` the fields that follow from the entries are not read.
+    Of `head` the fields that follow from the entries are not read. Behind a record that is not the
+    last of its file comes a terminator: what an earlier lap left there must not be taken for more.
     """
     assert entries
     body_at = RECORD_HEADER_BYTES + sum(ENTRY_BYTES + len(entry.extra) for entry in entries)
@@ -240,10 +242,13 @@ def build_record(
     )
     covered = b"".join([packed, _RESERVED, *heads])
     checksum = xxh3_64(covered)
-    parts = [covered[:_CHECKSUM_AT], checksum.to_bytes(8, "little"), covered[_CHECKSUM_AT:]]
-    data = b"".join([*parts, *bodies, bytes(length - body_at)])
-    assert len(data) == length
-    return data, checksum, bodies_at
+    sealed = b"".join(
+        (covered[:_CHECKSUM_AT], checksum.to_bytes(8, "little"), covered[_CHECKSUM_AT:])
+    )
+    end = bytes(length - body_at) + (TERMINATOR if is_followed else b"")
+    if length <= _JOINED_BYTES_MAX:
+        return (b"".join((sealed, *bodies, end)),), checksum, bodies_at
+    return (sealed, *bodies, end), checksum, bodies_at
 
 
 def read_head(data: Data, position: int) -> Head | None:

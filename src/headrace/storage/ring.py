@@ -91,6 +91,14 @@ class Ring:
         opened, ready = self._after(sizes)
         return ready >= leave if opened else ready >= 0
 
+    def fits_head(self, size: int) -> bool:
+        """Whether so much fits the file that is written, with all that admission must leave."""
+        return (
+            self.position + size <= self.file_bytes
+            and self.is_allocated[self.head.ordinal % self.files_count]
+            and self.ready_count() >= ADMISSION_FILES_FREE
+        )
+
     def can_admit(self, sizes: Iterable[int]) -> bool:
         """Whether after these records the journal still has all that admission must leave."""
         _, ready = self._after(sizes)

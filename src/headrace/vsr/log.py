@@ -34,10 +34,11 @@ class Entry:
 class Log:
     """Entries by op, the head, and how far down from the head the chain is whole."""
 
-    __slots__ = ("entries", "head", "linked")
+    __slots__ = ("_lowest", "entries", "head", "linked")
 
     def __init__(self, head: int = 0) -> None:
         self.entries: dict[int, Entry] = {}
+        self._lowest = head + 1  # no entry lies below
         self.head = head
         self.linked = head + 1
 
@@ -47,7 +48,9 @@ class Log:
 
     def put(self, entry: Entry) -> None:
         """Set or replace the entry of its op; the head does not move."""
-        self.entries[entry.header.op] = entry
+        op = entry.header.op
+        self.entries[op] = entry
+        self._lowest = min(self._lowest, op)
 
     def append(self, entry: Entry) -> None:
         """Extend the log by the next op, whose parent is the head."""
@@ -64,5 +67,10 @@ class Log:
 
     def drop_below(self, op: int) -> None:
         """Forget what lies below an op."""
-        for below in [each for each in self.entries if each < op]:
-            del self.entries[below]
+        if op - self._lowest > len(self.entries) + 1:
+            for below in [each for each in self.entries if each < op]:
+                del self.entries[below]
+        else:
+            for below in range(self._lowest, op):
+                self.entries.pop(below, None)
+        self._lowest = max(self._lowest, op)

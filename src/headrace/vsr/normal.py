@@ -9,8 +9,6 @@
 Flow: replicate, apply.
 """
 
-import msgspec
-
 from headrace.base.limits import HEADER_BYTES
 from headrace.ports.machine import Verdict
 from headrace.ports.network import Buffer, SendFrame, SendReply
@@ -31,14 +29,14 @@ from headrace.wire.errors import Code, RefusedError
 from headrace.wire.evictions import EvictionReason, encode_eviction
 from headrace.wire.numbers import Operation
 from headrace.wire.replica_headers import (
-    PREPARE,
     PREPARE_OK,
     PrepareHeader,
     PrepareOkHeader,
+    seal_prepare,
 )
-from headrace.wire.replies import REPLY, RESULT_OK, ReplyHeader, encode_rejection, encode_reply
+from headrace.wire.replies import RESULT_OK, encode_committed, encode_rejection, encode_reply
 from headrace.wire.requests import RequestHeader
-from headrace.wire.seals import body_checksum, is_body, seal
+from headrace.wire.seals import body_checksum, is_body
 
 _EVICTIONS = {
     Verdict.NO_SESSION: EvictionReason.NO_SESSION,
@@ -143,32 +141,36 @@ def _propose(state: State, header: RequestHeader, body: Buffer, *, is_own: bool 
             answer(state, header, refusal)
         return
     state.timestamp = timestamp
-    op = state.log.head + 1
-    prepare = PrepareHeader(
-        checksum_body=body_checksum(Operation(header.operation), body),
-        cluster=state.options.cluster,
-        size=HEADER_BYTES + len(body),
-        view=state.view,
-        replica=state.options.replica,
-        origin=state.options.origin,
-        client=header.client,
-        parent=state.log.checksum(op - 1),
-        request_checksum=header.request_checksum,
-        op=op,
-        commit=state.commit_max,
-        timestamp=state.timestamp,
-        request=header.request,
-        operation=header.operation,
-        group=state.options.group,
-        user_id=header.user_id,
+    log, options = state.log, state.options
+    op = log.head + 1
+    prepare, data = seal_prepare(
+        PrepareHeader(
+            0,
+            body_checksum(header.operation, body),
+            options.cluster,
+            HEADER_BYTES + len(body),
+            state.view,
+            0,
+            options.replica,
+            0,
+            options.origin,
+            header.client,
+            log.checksum(op - 1),
+            header.request_checksum,
+            op,
+            state.commit_max,
+            timestamp,
+            header.request,
+            header.operation,
+            options.group,
+            header.user_id,
+        )
     )
     if not is_own:
         state.in_flight[_flight(state, header)] = header
-    was_idle = state.log.head == state.commit_max
-    data = seal(PREPARE.encode(prepare))
-    checksum = int.from_bytes(data[:16], "little")
-    entry = Entry(msgspec.structs.replace(prepare, checksum=checksum), body, data=data)
-    state.log.append(entry)
+    was_idle = log.head == state.commit_max
+    entry = Entry(prepare, body, data=data)
+    log.append(entry)
     _journal(state, entry)
     _replicate(state, entry)
     if was_idle and state.replicas > 1:
@@ -183,6 +185,8 @@ def _journal(state: State, entry: Entry) -> None:
 def _replicate(state: State, entry: Entry) -> None:
     """Send to all where that is at most two; else along the ring (O6.1)."""
     assert entry.body is not None
+    if state.replicas == 1:
+        return
     replica = state.options.replica
     targets = state.others if state.replicas <= 3 else [(replica + 1) % state.replicas]
     for target in targets:
@@ -349,6 +353,8 @@ def commit_by_quorum(state: State) -> None:
     if reached <= state.commit_max:
         return
     advance_commit(state, min(reached, state.log.head))
+    if state.replicas == 1:
+        return
     if state.log.head == state.commit_max:
         state.stop_timer(Timer.RETRANSMIT)
     else:
@@ -391,20 +397,7 @@ def forget_applied(state: State) -> None:
 def _apply(state: State, header: PrepareHeader, body: Buffer) -> None:
     """Change the state by one committed op, keep its reply, and answer if we lead."""
     payload = _result_of(state, header, body)
-    frame = REPLY.encode(
-        ReplyHeader(
-            cluster=header.cluster,
-            size=HEADER_BYTES + len(payload),
-            request_checksum=header.request_checksum,
-            client=header.client,
-            op=header.op,
-            commit=header.op,
-            timestamp=header.timestamp,
-            request=header.request,
-            operation=header.operation,
-        )
-    )
-    reply = frame + payload
+    reply = encode_committed(header, payload)
     if header.operation != Operation.REGISTER:
         state.table.record(header, body, reply)
     if header.operation == Operation.LOGOUT:

@@ -295,8 +295,8 @@ def _install(state: State, log: Log) -> None:
             JournalPrepare(op, entry.header.checksum, entry.data, entry.body, entry.is_never_held)
         )
     for op, entry in old.entries.items():
-        if op < log.linked:
-            log.entries.setdefault(op, entry)
+        if op < log.linked and op not in log.entries:
+            log.put(entry)
     state.durable = min(state.durable, log.head)
     _lower_durable(state, old, log)
     state.log = log

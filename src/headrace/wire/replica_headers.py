@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from headrace.base.checksum import xxh3_64
 from headrace.base.ids import METADATA_GROUP, is_partition_group
 from headrace.base.limits import HEADER_BYTES, REPLICAS_MAX, VIEW_CHANGE_HEADERS_MAX
 from headrace.wire.codec import Data
@@ -220,6 +221,50 @@ def _prepare_layout(kind: FrameKind) -> Layout[PrepareHeader]:
         group=(216, 8),
         user_id=(224, 4),
     )
+
+
+# The same bytes as `PREPARE` writes, in one call: a primary makes one for every request.
+_ZERO_CHECKSUM = bytes(16)
+_SEALED_PREPARE = struct.Struct("<16s16sI4xIBBQQ50x16s16s16sQQQQB7xQI28x")
+
+assert 16 + _SEALED_PREPARE.size == HEADER_BYTES
+
+
+def seal_prepare(header: PrepareHeader) -> tuple[PrepareHeader, bytes]:
+    """Give a prepare with its checksum, and its bytes.
+
+    The checksum leaves out itself and the view, as `seals.seal` has it.
+    """
+    covered = _ZERO_CHECKSUM + _SEALED_PREPARE.pack(
+        header.checksum_body.to_bytes(16, "little"),
+        header.cluster.to_bytes(16, "little"),
+        header.size,
+        header.release,
+        FrameKind.PREPARE,
+        header.replica,
+        header.life,
+        header.origin,
+        header.client.to_bytes(16, "little"),
+        header.parent.to_bytes(16, "little"),
+        header.request_checksum.to_bytes(16, "little"),
+        header.op,
+        header.commit,
+        header.timestamp,
+        header.request,
+        header.operation,
+        header.group,
+        header.user_id,
+    )
+    checksum = xxh3_64(covered)
+    data = b"".join(
+        (
+            checksum.to_bytes(16, "little"),
+            covered[16:52],
+            header.view.to_bytes(4, "little"),
+            covered[56:],
+        )
+    )
+    return msgspec.structs.replace(header, checksum=checksum), data
 
 
 def _repair_end_layout(kind: FrameKind) -> Layout[RepairEndHeader]:

@@ -6,12 +6,15 @@ consensus, a result section that leads the body.
 Flow: reply.
 """
 
+import struct
+
 from headrace.base.limits import HEADER_BYTES
 from headrace.wire.codec import Data
 from headrace.wire.errors import Code, DecodeError, RefusedError, RemoteError
 from headrace.wire.evictions import decode_eviction
 from headrace.wire.layout import KIND_OFFSET, Header, Layout
 from headrace.wire.numbers import FrameKind, Operation, find_operation, is_result_framed
+from headrace.wire.replica_headers import PrepareHeader
 from headrace.wire.requests import RequestHeader
 
 RESULT_OK = bytes(4)
@@ -77,6 +80,33 @@ def encode_reply(
         status=status,
     )
     return REPLY.encode(reply) + body
+
+
+_COMMITTED = struct.Struct("<32x16sI8xB67x16s16x16sQQQQB47x")
+
+assert _COMMITTED.size == HEADER_BYTES
+
+
+def encode_committed(prepare: PrepareHeader, payload: bytes) -> bytes:
+    """Give the reply to a request whose op is committed: the same on every replica (VS-28).
+
+    The same bytes as `REPLY` writes, in one call: there is one for every request.
+    """
+    return (
+        _COMMITTED.pack(
+            prepare.cluster.to_bytes(16, "little"),
+            HEADER_BYTES + len(payload),
+            FrameKind.REPLY,
+            prepare.request_checksum.to_bytes(16, "little"),
+            prepare.client.to_bytes(16, "little"),
+            prepare.op,
+            prepare.op,
+            prepare.timestamp,
+            prepare.request,
+            prepare.operation,
+        )
+        + payload
+    )
 
 
 def encode_rejection(code: Code) -> bytes:

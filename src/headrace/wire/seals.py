@@ -32,7 +32,7 @@ def is_sealed(header: Data) -> bool:
     return stored != 0 and stored == _checksum_of(header)
 
 
-def body_checksum(operation: Operation, body: Data) -> Checksum:
+def body_checksum(operation: int, body: Data) -> Checksum:
     """Give what a prepare's header says of its body.
 
     A batch is covered by its own checksum, which the kernel verifies; so a large body is not
