@@ -1,1 +1,1 @@
-"""Consumer groups: membership, assignment and the cooperative hand-over of partitions."""
+"""Consumer groups: membership and assignment as pure functions over values."""

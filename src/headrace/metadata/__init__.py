@@ -1,1 +1,1 @@
-"""The metadata state machine: streams, topics, users, permissions, tokens and consumer groups."""
+"""The metadata state machine: streams, topics, partitions, consumer groups, users, tokens."""

@@ -1,0 +1,211 @@
+"""What the primary does to a request before it is proposed: refuse early, and fill in defaults.
+
+A default depends on a server's configuration and so must be in the op: apply branches on nothing
+local (MD-7). Everything here is a function of request and defaults alone.
+"""
+
+import msgspec
+
+from headrace.base.limits import (
+    GIB,
+    MIB,
+    PARTITIONS_PER_REQUEST_MAX,
+    PASSWORD_BYTES_MAX,
+    PREALLOCATED_BYTES_MAX,
+)
+from headrace.metadata.settings import (
+    DURABILITY,
+    MAX_TOPIC_SIZE,
+    MESSAGE_EXPIRY,
+    OFFSET_DURABILITY,
+    PERSISTED,
+    REPLICATED,
+    TopicSettings,
+    read_settings,
+)
+from headrace.wire.commands.internal import CreateTopicWithAssignments
+from headrace.wire.commands.system import OptionSpec
+from headrace.wire.commands.topics import CreateTopic, UpdateTopic
+from headrace.wire.errors import Code, RefusedError
+from headrace.wire.fields import Field, FieldValue, make_field
+from headrace.wire.numbers import OptionsScope
+from headrace.wire.options import Options, make_options
+from headrace.wire.topic_options import (
+    SERVER_DEFAULT,
+    TOPIC_OPTIONS,
+    UNLIMITED,
+    canonical_option,
+)
+
+_MAY_BE_SERVER_DEFAULT = (MESSAGE_EXPIRY, MAX_TOPIC_SIZE)
+_DURABILITIES = (DURABILITY, OFFSET_DURABILITY)
+
+
+class TopicDefaults(msgspec.Struct, frozen=True, kw_only=True):
+    """What a topic gets whose creator does not say; fields are named as the options are.
+
+    `durability_minimum` strengthens both classes of durability and never weakens one: clients name
+    a class without being asked to, so what they name is a lower bound.
+    """
+
+    compression_algorithm: str = "none"
+    message_expiry: int = UNLIMITED
+    max_topic_size: int = UNLIMITED
+    segment_size: int = GIB
+    messages_required_to_save: int = 1024
+    size_of_messages_required_to_save: int = MIB
+    preallocate_segments: bool = False
+    durability: str = PERSISTED
+    consumer_offset_durability: str = PERSISTED
+    durability_minimum: str = PERSISTED
+
+    def __post_init__(self) -> None:
+        assert self.durability_minimum in (REPLICATED, PERSISTED)
+        for key, option in TOPIC_OPTIONS.items():
+            assert option.allows(self.value(key)), f"default of {key}"
+        assert self.message_expiry != SERVER_DEFAULT
+        assert self.max_topic_size != SERVER_DEFAULT
+
+    def value(self, key: str) -> FieldValue:
+        """Give the default of an option."""
+        value: FieldValue = getattr(self, key)
+        return value
+
+
+assert all(key in TopicDefaults.__struct_fields__ for key in TOPIC_OPTIONS)
+
+
+def resolve_topic_options(
+    request: CreateTopic, defaults: TopicDefaults
+) -> CreateTopicWithAssignments:
+    """Give the op that creates a topic: every option has a value, and the one really in force.
+
+    What the client sent stays marked as its own, except a value that asks for the default. The
+    numbers of the partitions follow from their count, so none is assigned.
+
+    Raises:
+        RefusedError: An option is not known or has no such value; too many partitions; the topic
+            could not hold one segment.
+    """
+    if request.partitions_count > PARTITIONS_PER_REQUEST_MAX:
+        raise RefusedError(Code.TOO_MANY_PARTITIONS, count=request.partitions_count)
+    fields = _canonical_fields(request.options)
+    for key in _MAY_BE_SERVER_DEFAULT:
+        if key in fields and fields[key].value == SERVER_DEFAULT:
+            del fields[key]
+    explicit = {key: _strengthened(key, field, defaults) for key, field in fields.items()}
+    derived = {
+        key: _strengthened(key, make_field(defaults.value(key), option.kind), defaults)
+        for key, option in TOPIC_OPTIONS.items()
+        if key not in explicit
+    }
+    op = CreateTopicWithAssignments(
+        request=CreateTopic(
+            request.stream, request.partitions_count, request.name, make_options({**explicit})
+        ),
+        derived=make_options({**derived}),
+        assignments=(),
+    )
+    settings = read_settings(op.request.options, op.derived)
+    check_topic_size(settings)
+    if not is_preallocation_bounded(settings, request.partitions_count):
+        raise RefusedError(Code.INVALID_OPTION_VALUE, partitions=request.partitions_count)
+    return op
+
+
+def resolve_topic_update(request: UpdateTopic, defaults: TopicDefaults) -> UpdateTopic:
+    """Give the op that changes a topic: values are canonical, and a default is that of now.
+
+    Raises:
+        RefusedError: An option is not known, cannot be changed, or has no such value.
+    """
+    check_updatable(request.options)
+    fields = _canonical_fields(request.options)
+    for key in _MAY_BE_SERVER_DEFAULT:
+        if key in fields and fields[key].value == SERVER_DEFAULT:
+            fields[key] = make_field(defaults.value(key), TOPIC_OPTIONS[key].kind)
+    return UpdateTopic(request.stream, request.topic, request.name, make_options({**fields}))
+
+
+def check_updatable(options: Options) -> None:
+    """Refuse options that a topic keeps for life.
+
+    Raises:
+        RefusedError: One is not known, or cannot be changed.
+    """
+    for option in options:
+        known = TOPIC_OPTIONS.get(option.key)
+        if known is None or not known.is_updatable:
+            raise RefusedError(Code.UNSUPPORTED_OPTION_KEY, key=option.key)
+
+
+def check_partitions_count(count: int) -> None:
+    """Refuse to add or remove no partition, or too many at once.
+
+    Raises:
+        RefusedError: The count is out of bounds.
+    """
+    if not 1 <= count <= PARTITIONS_PER_REQUEST_MAX:
+        raise RefusedError(Code.TOO_MANY_PARTITIONS, count=count)
+
+
+def check_no_options(options: Options) -> None:
+    """Refuse options of a stream or a user: there are none.
+
+    Raises:
+        RefusedError: There is an option.
+    """
+    for option in options:
+        raise RefusedError(Code.UNSUPPORTED_OPTION_KEY, key=option.key)
+
+
+def check_topic_size(settings: TopicSettings) -> None:
+    """Refuse a topic that could not hold one segment.
+
+    Raises:
+        RefusedError: It is too small.
+    """
+    if settings.max_topic_size < settings.segment_bytes:
+        raise RefusedError(
+            Code.INVALID_TOPIC_SIZE,
+            max_topic_size=settings.max_topic_size,
+            segment_size=settings.segment_bytes,
+        )
+
+
+def is_preallocation_bounded(settings: TopicSettings, partitions_count: int) -> bool:
+    """Whether the space that a topic takes before its first message is within bounds."""
+    taken = settings.segment_bytes * partitions_count if settings.is_preallocated else 0
+    return taken <= PREALLOCATED_BYTES_MAX
+
+
+def check_new_password(password: bytes, username: str, *, bytes_min: int) -> None:
+    """Refuse a new password that is too short, too long, or the user's name.
+
+    Raises:
+        RefusedError: It is; the password is not among the facts.
+    """
+    if not bytes_min <= len(password) <= PASSWORD_BYTES_MAX or password == username.encode():
+        raise RefusedError(Code.INVALID_PASSWORD, username=username, length=len(password))
+
+
+def describe_options(scope: OptionsScope, defaults: TopicDefaults) -> tuple[OptionSpec, ...]:
+    """Tell which options an object of that kind can have, with this server's defaults."""
+    if scope != OptionsScope.TOPIC:
+        return ()
+    specs = []
+    for key, option in TOPIC_OPTIONS.items():
+        default = _strengthened(key, make_field(defaults.value(key), option.kind), defaults)
+        specs.append(OptionSpec(key, int(option.kind), default.data, option.description))
+    return tuple(specs)
+
+
+def _canonical_fields(options: Options) -> dict[str, Field]:
+    canonical = [canonical_option(option) for option in options]
+    return {option.key: option.value for option in canonical}
+
+
+def _strengthened(key: str, field: Field, defaults: TopicDefaults) -> Field:
+    if key in _DURABILITIES and defaults.durability_minimum == PERSISTED:
+        return make_field(PERSISTED)
+    return field

@@ -1,0 +1,129 @@
+"""The state machine of the metadata group.
+
+A request that cannot be granted is a committed op without effect whose reply says so, and a retry
+gets the same reply (MD-8). Whether the user may is asked here, of the state at this op (MD-9).
+
+Flow:       apply.
+Invariants: equal ops in equal order give equal replies, equal snapshots and an equal hash.
+"""
+
+import struct
+from collections.abc import Iterable, Sequence
+
+from headrace.base.checksum import xxh3_64
+from headrace.base.ids import GroupId
+from headrace.metadata.group_changes import leave_all
+from headrace.metadata.operations import CHANGES
+from headrace.metadata.snapshot import Progress, read_snapshot, write_snapshot
+from headrace.metadata.state import State
+from headrace.metadata.target import Target, TargetView, live_group_ids
+from headrace.ports.machine import Artifact, Piece
+from headrace.ports.network import Buffer
+from headrace.wire.errors import CorruptError, RefusedError
+from headrace.wire.numbers import Operation
+from headrace.wire.replica_headers import PrepareHeader
+from headrace.wire.replies import RESULT_OK, encode_rejection
+from headrace.wire.requests import RequestHeader
+from headrace.wire.transfer import ArtifactKind
+
+# Hash so far, op, stamp, operation, user, then the client in two halves, then the body's hash.
+_LINK = struct.Struct("<QQQBIQQQ")
+_HALF = (1 << 64) - 1
+
+
+class MetadataMachine:
+    """See the module; `state` is for reading, and another object after `install`."""
+
+    def __init__(self) -> None:
+        self.state = State()
+        self._progress = Progress(op=0, chain=0)
+        self._view = TargetView(self.state)
+
+    @property
+    def revision(self) -> int:
+        """Rises with every change of what the partitions must be (MD-3)."""
+        return self.state.revision
+
+    @property
+    def timestamp(self) -> int:
+        """The highest stamp of an applied op: committed time."""
+        return self.state.timestamp
+
+    def prepare(self, header: RequestHeader, body: Buffer, timestamp: int) -> Buffer:
+        """Give the body as it is: nothing of it depends on its place in the log."""
+        return body
+
+    def foresee(self, ops: Iterable[tuple[PrepareHeader, Buffer]]) -> None:
+        """Do nothing, for nothing depends on ops that are not applied."""
+
+    def apply(self, header: PrepareHeader, body: Buffer) -> bytes:
+        """Apply one committed op; give the body of its reply.
+
+        Raises:
+            CorruptError: The body is none of its operation; nothing has changed.
+        """
+        assert header.op > self._progress.op
+        reply = self._reply_to(header, body)
+        self.state.timestamp = max(self.state.timestamp, header.timestamp)
+        link = _LINK.pack(
+            self._progress.chain,
+            header.op,
+            header.timestamp,
+            header.operation,
+            header.user_id,
+            header.client & _HALF,
+            header.client >> 64,
+            xxh3_64(body),
+        )
+        self._progress = Progress(op=header.op, chain=xxh3_64(link + reply))
+        return reply
+
+    def state_hash(self) -> int:
+        """Give the hash of all ops and their replies; a snapshot carries it on."""
+        return self._progress.chain
+
+    def export(self) -> tuple[Piece, ...]:
+        """Give the snapshot, one piece."""
+        return self.checkpoint()
+
+    def checkpoint(self) -> tuple[Artifact, ...]:
+        """Give the snapshot, one piece."""
+        data = write_snapshot(self.state, self._progress)
+        return (Artifact(ArtifactKind.METADATA_SNAPSHOT, self._progress.op, data),)
+
+    def install(self, artifacts: Sequence[Piece]) -> None:
+        """Replace the state by a snapshot.
+
+        Raises:
+            CorruptError: It is damaged, or not one snapshot; nothing has changed.
+        """
+        if len(artifacts) != 1 or artifacts[0].kind != ArtifactKind.METADATA_SNAPSHOT:
+            raise CorruptError(f"{len(artifacts)} pieces, one metadata snapshot wanted")
+        piece = artifacts[0]
+        if not isinstance(piece, Artifact):
+            raise CorruptError("a metadata snapshot does not lie in a segment")
+        state, progress = read_snapshot(piece.data)
+        if piece.frontier != progress.op:
+            raise CorruptError(f"metadata snapshot of op {progress.op} named {piece.frontier}")
+        self.state = state
+        self._progress = progress
+        self._view = TargetView(state)
+
+    def target(self) -> Target:
+        """Give what the partitions must be, and at which revision."""
+        return self._view.target()
+
+    def live_group_ids(self, namespace: GroupId) -> tuple[int, ...]:
+        """Give the consumer groups of a partition's topic; offsets of others may go."""
+        return live_group_ids(self.state, namespace)
+
+    def _reply_to(self, header: PrepareHeader, body: Buffer) -> bytes:
+        if header.operation in (Operation.DISCONNECT, Operation.LOGOUT):
+            leave_all(self.state, header.client)
+            return b""
+        change = CHANGES.get(header.operation)
+        assert change is not None, f"operation {header.operation} is not the metadata group's"
+        try:
+            return RESULT_OK + change.apply(self.state, header, body)
+        except RefusedError as refusal:
+            return encode_rejection(refusal.code)

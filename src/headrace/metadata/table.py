@@ -1,0 +1,98 @@
+"""Things found by number or by name, and the numbers that are free.
+
+Invariants: a number and a name stand once; the next free number is a function of those taken alone,
+            so that a restored replica and one that lived through it agree (MD-2).
+"""
+
+import heapq
+from collections.abc import Iterable, Iterator
+from typing import Generic, Protocol, TypeVar
+
+from headrace.wire.identifiers import Identifier
+
+
+class Named(Protocol):
+    """What a table can hold."""
+
+    id: int
+    name: str
+
+
+T = TypeVar("T", bound=Named)
+
+
+class Table(Generic[T]):
+    """Things by number and by name.
+
+    One dict serves both: numbers and texts never compare equal, and an identifier of either kind is
+    found in one step.
+    """
+
+    __slots__ = ("_found",)
+
+    def __init__(self) -> None:
+        self._found: dict[Identifier, T] = {}
+
+    def __len__(self) -> int:
+        return len(self._found) // 2
+
+    def __iter__(self) -> Iterator[T]:
+        """Go through all in ascending order of numbers, whatever order they came in."""
+        numbers = sorted([key for key in self._found if isinstance(key, int)])
+        return (self._found[number] for number in numbers)
+
+    def find(self, identifier: Identifier) -> T | None:
+        """Give what has this number or this name."""
+        return self._found.get(identifier)
+
+    def is_taken(self, name: str, *, but_for: T) -> bool:
+        """Whether something else has this name."""
+        return self._found.get(name, but_for) is not but_for
+
+    def add(self, thing: T) -> None:
+        """Add what has a number and a name of its own."""
+        assert thing.id not in self._found
+        assert thing.name not in self._found
+        self._found[thing.id] = thing
+        self._found[thing.name] = thing
+
+    def remove(self, thing: T) -> None:
+        """Remove what is there."""
+        assert self._found[thing.id] is thing
+        del self._found[thing.id]
+        del self._found[thing.name]
+
+    def rename(self, thing: T, name: str) -> None:
+        """Give it another name, or the one that it has."""
+        assert self._found[thing.id] is thing
+        del self._found[thing.name]
+        assert name not in self._found
+        thing.name = name
+        self._found[name] = thing
+
+
+class LowestFree:
+    """Hands out the lowest number that is free."""
+
+    __slots__ = ("_end", "_gaps")
+
+    def __init__(self, taken: Iterable[int] = ()) -> None:
+        """Begin with some numbers taken, in ascending order."""
+        self._gaps: list[int] = []  # a heap of the free numbers below `_end`
+        self._end = 0
+        for number in taken:
+            assert number >= self._end
+            self._gaps.extend(range(self._end, number))  # ascending, so a heap
+            self._end = number + 1
+
+    def take(self) -> int:
+        """Give the lowest free number; it is taken now."""
+        if self._gaps:
+            return heapq.heappop(self._gaps)
+        self._end += 1
+        return self._end - 1
+
+    def give_back(self, number: int) -> None:
+        """Make a number free again."""
+        assert 0 <= number < self._end
+        heapq.heappush(self._gaps, number)

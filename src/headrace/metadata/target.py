@@ -1,0 +1,96 @@
+"""What the partitions must be: the view by which a shard makes its own equal to the metadata.
+
+Invariants: the view is in ascending order of group ids; as long as `revision` is the same, so is
+            the view.
+"""
+
+import msgspec
+
+from headrace.base.ids import GroupId, unpack_namespace
+from headrace.metadata.bounds import RETAINED_BYTES_ABOVE_SEGMENT
+from headrace.metadata.settings import expiry_or_never
+from headrace.metadata.state import State, Topic
+from headrace.wire.topic_options import UNLIMITED
+
+
+class PartitionTarget(msgspec.Struct, frozen=True, kw_only=True):
+    """One partition as it must be; sizes in bytes, durations in microseconds."""
+
+    group: GroupId
+    created_revision: int
+    is_persisted: bool
+    is_offset_persisted: bool
+    segment_bytes: int
+    message_expiry: int  # 0: messages never expire
+    bytes_max: int  # sealed bytes to keep; 0: no bound
+    purge_generation: int
+
+
+class Target(msgspec.Struct, frozen=True):
+    """All partitions, and the revision at which they were seen."""
+
+    revision: int
+    partitions: tuple[PartitionTarget, ...]
+
+
+class TargetView:
+    """Makes the view; topics that did not change since are not looked at again."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._seen: dict[tuple[int, int], tuple[int, tuple[PartitionTarget, ...]]] = {}
+        self._target = Target(-1, ())
+
+    def target(self) -> Target:
+        """Give the view as of now; the same value as before if nothing changed."""
+        if self._target.revision == self._state.revision:
+            return self._target
+        partitions: list[PartitionTarget] = []
+        seen = {}
+        for stream in self._state.streams:
+            for topic in stream.topics:
+                key = (stream.id, topic.id)
+                known = self._seen.get(key)
+                if known is None or known[0] != topic.changed_revision:
+                    known = (topic.changed_revision, _target_of_topic(topic))
+                seen[key] = known
+                partitions.extend(known[1])
+        self._seen = seen
+        self._target = Target(self._state.revision, tuple(partitions))
+        return self._target
+
+
+def live_group_ids(state: State, namespace: GroupId) -> tuple[int, ...]:
+    """Give the consumer groups of a partition's topic; none if the topic is gone."""
+    stream_id, topic_id, _ = unpack_namespace(namespace)
+    stream = state.streams.find(stream_id)
+    topic = None if stream is None else stream.topics.find(topic_id)
+    return () if topic is None else tuple([group.id for group in topic.groups])
+
+
+def _target_of_topic(topic: Topic) -> tuple[PartitionTarget, ...]:
+    settings = topic.settings
+    bytes_max = _bytes_max(topic)
+    return tuple(
+        [
+            PartitionTarget(
+                group=topic.namespace(partition_id),
+                created_revision=partition.created_revision,
+                is_persisted=settings.is_persisted,
+                is_offset_persisted=settings.is_offset_persisted,
+                segment_bytes=settings.segment_bytes,
+                message_expiry=expiry_or_never(settings),
+                bytes_max=bytes_max,
+                purge_generation=partition.purge_generation,
+            )
+            for partition_id, partition in enumerate(topic.partitions)
+        ]
+    )
+
+
+def _bytes_max(topic: Topic) -> int:
+    """Give each partition its share, but room for one full segment whatever the share."""
+    if topic.settings.max_topic_size == UNLIMITED or not topic.partitions:
+        return 0
+    share = topic.settings.max_topic_size // len(topic.partitions)
+    return max(share, topic.settings.segment_bytes + RETAINED_BYTES_ABOVE_SEGMENT)
