@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test sim sim-night bench vectors demo lock clean
+.PHONY: help setup check test sim sim-night bench vectors run demo lock clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -53,7 +53,10 @@ sim-night: $(READY)  ## the simulator for a night: 10,000 seeds
 vectors: $(READY)  ## record the released SDK's bytes anew into tests/vectors
 	$(BIN)/python -m tools.record_vectors
 
-demo: $(READY)  ## recorded SDK frames through wire and kernel, and one simulated cluster
+run: $(READY)  ## a node for trying things out, on the folder .run
+	$(BIN)/headrace dev --data .run
+
+demo: $(READY)  ## a node, 200,000 events by the released SDK, a kill, every event counted
 	$(BIN)/python examples/demo.py
 
 lock:  ## renew requirements/*.lock (needs uv)
