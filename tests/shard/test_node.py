@@ -2,10 +2,10 @@
 
 import pytest
 
-from headrace.wire.batches import split_batches, decode_batch_header
+from headrace.wire.batches import decode_batch_header, split_batches
 from headrace.wire.commands import groups, messages, streams, system, tokens, topics, users
-from headrace.wire.errors import Code, RefusedError
-from headrace.wire.identifiers import Consumer, First, FromOffset, Last, Next
+from headrace.wire.errors import RefusedError
+from headrace.wire.identifiers import Consumer, First, FromOffset, Last, Next, Strategy
 from headrace.wire.numbers import ConsumerKind, UserStatus
 from tests.shard.whole import Client, Whole
 
@@ -20,14 +20,19 @@ def with_topic(node: Whole, partitions: int = 1) -> Client:
 
 
 def poll(
-    client: Client, start: object = First(), count: int = 100, *, auto: bool = False, who: Consumer = ME
+    client: Client,
+    start: Strategy = First(),  # noqa: B008
+    count: int = 100,
+    *,
+    auto: bool = False,
+    who: Consumer = ME,
 ) -> messages.PolledMessages:
     request = messages.PollMessages(
         consumer=who,
         stream="s",
         topic="t",
         partition_id=0,
-        strategy=start,  # type: ignore[arg-type]
+        strategy=start,
         count=count,
         auto_commit=auto,
     )
@@ -93,7 +98,8 @@ def test_a_resent_request_is_applied_once_and_confirmed_again() -> None:
     assert poll(again).messages_count == 1
     node.crash()
     third = node.client(client=client.client)
-    assert third.send_frame(third.send_frame_of("s", "t", [b"once"], number=50))[256:] == first[256:]
+    retried = third.send_frame(third.send_frame_of("s", "t", [b"once"], number=50))
+    assert retried[256:] == first[256:]
     assert poll(third).messages_count == 1
 
 

@@ -71,6 +71,7 @@ from tests.partitions.fake_files import FakeFiles
 
 START = 1_700_000_000_000_000
 ROOT = ("iggy", b"iggy")
+FIRST = ToPartition(0)
 
 
 def _hash(password: bytes) -> str:
@@ -226,7 +227,7 @@ class Whole:
                 return
             effects = self.shard.step(events.pop(0))
 
-    def _carry_out(self, effect: ShardEffect) -> list[ShardEvent]:
+    def _carry_out(self, effect: ShardEffect) -> list[ShardEvent]:  # noqa: C901, PLR0911
         match effect:
             case OnStore():
                 event = self.disks[effect.store].carry_out(effect.effect)
@@ -300,7 +301,9 @@ class Client:
         assert isinstance(registered, Registered)
         self.session = registered.session
 
-    def make_frame(self, command: Command[Any, Any], request: Any, number: int | None = None) -> bytes:
+    def make_frame(
+        self, command: Command[Any, Any], request: Any, number: int | None = None
+    ) -> bytes:
         body = command.encode_request(request)
         if number is None:
             number = self.next_number() if command.operation > 2 else 0
@@ -328,7 +331,7 @@ class Client:
         topic: Identifier,
         payloads: list[bytes],
         *,
-        to: Partitioning = ToPartition(0),
+        to: Partitioning = FIRST,
         number: int | None = None,
     ) -> bytearray:
         batch = make_batch(payloads)

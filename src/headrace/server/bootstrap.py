@@ -29,11 +29,17 @@ from headrace.server.holders import find_lock_holder, find_port_holder
 from headrace.server.node import ListenFailedError, Node
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+# Why a node cannot start, or ends by itself; anything else is a bug and shows its trace.
+_REASONS = (
+    FolderLockedError,
+    FolderRefusedError,
+    StrangeFolderError,
+    ListenFailedError,
+    PumpFailedError,
+    DiskFailedError,
+    OSError,
+)
 _log = logging.getLogger(__name__)
-
-
-class _CannotStartError(Exception):
-    """Why, in one sentence for people."""
 
 
 def run(
@@ -51,31 +57,37 @@ def run(
         return _say(lines.assertions_off())
     keep_large_blocks()
     hasten_threads()
-    folder = config.server.data_dir
     try:
-        with hold_folder(folder):
+        with hold_folder(config.server.data_dir):
             return _run_held(config, is_throwaway=is_throwaway, boot_identity=boot_identity)
-    except FolderLockedError:
-        return _say(lines.folder_locked(folder, find_lock_holder(folder / LOCK_NAME)))
-    except FolderRefusedError as error:
-        return _say(lines.folder_refused(folder, str(error)))
-    except StrangeFolderError:
-        return _say(lines.folder_of_others(folder))
-    except ListenFailedError as error:
-        assert isinstance(error.__cause__, OSError)
-        holder = find_port_holder(error.endpoint)
-        return _say(lines.listen_failed(error.path, error.endpoint, error.__cause__, holder))
-    except (PumpFailedError, DiskFailedError) as error:
-        if isinstance(error.__cause__, Exception) and not isinstance(error.__cause__, OSError):
-            _log.critical("the shard has failed", exc_info=error)
-        return _say(lines.node_failed(str(error)))
-    except OSError as error:
-        return _say(lines.folder_unusable(folder, error))
+    except _REASONS as error:
+        return _say(_sentence_of(error, config))
 
 
 def _say(sentence: str) -> int:
     sys.stderr.write(f"error: {sentence}\n")
     return 1
+
+
+def _sentence_of(error: Exception, config: ServerConfig) -> str:
+    """Say why a node could not start, or ended by itself."""
+    folder = config.server.data_dir
+    match error:
+        case FolderLockedError():
+            return lines.folder_locked(folder, find_lock_holder(folder / LOCK_NAME))
+        case FolderRefusedError():
+            return lines.folder_refused(folder, str(error))
+        case StrangeFolderError():
+            return lines.folder_of_others(folder)
+        case ListenFailedError():
+            holder = find_port_holder(error.endpoint)
+            return lines.listen_failed(error.path, error.endpoint, error.why, holder)
+        case OSError():
+            return lines.folder_unusable(folder, error)
+        case _:
+            if not isinstance(error.__cause__, (OSError, DiskFailedError)):
+                _log.critical("the shard has failed", exc_info=error)  # A bug: it must be seen.
+            return lines.node_failed(str(error))
 
 
 def _run_held(config: ServerConfig, *, is_throwaway: bool, boot_identity: int | None) -> int:

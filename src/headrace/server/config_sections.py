@@ -49,7 +49,6 @@ from headrace.server.config_kinds import (
     size,
 )
 from headrace.storage.config import FILE_ALIGNMENT, FILES_MIN
-from headrace.vsr.sessions import CLIENTS_MAX
 from headrace.wire.topic_options import UNLIMITED
 
 Profile: TypeAlias = Literal["dev", "serve"]
@@ -141,7 +140,7 @@ class TcpSection(msgspec.Struct, frozen=True, kw_only=True):
     )
     frame_timeout: Annotated[
         Micros,
-        Setting(_patience, "until a frame that has begun is complete"),
+        Setting(_patience, "in which a frame that has begun must end, or grow"),
     ] = Micros(30 * SECOND)
     in_flight_max: Annotated[
         int, Setting(count(1, 65_536), "requests of one connection that wait for their answer")
@@ -277,9 +276,6 @@ class SessionsSection(msgspec.Struct, frozen=True, kw_only=True):
     stale_factor: Annotated[
         float, Setting(Factor(1.0, 100.0), "how many of these intervals make a member stale")
     ] = 1.2
-    clients_max: Annotated[
-        int, Setting(count(2, 65_536), "clients whose requests are remembered")
-    ] = CLIENTS_MAX
 
 
 class SecuritySection(msgspec.Struct, frozen=True, kw_only=True):

@@ -197,16 +197,20 @@ def open_one(path: Path, config: StoreConfig, wake: Callable[[], None]) -> Opene
     except FolderInUseError:
         raise FolderLockedError(None) from None
     try:
-        opened = open_store(config, disk.read_files())
-        if isinstance(opened, Refused):
-            raise FolderRefusedError(f"{path}: {opened.sentence}")
-        if isinstance(opened, Wiped):
-            told = "; ".join(finding.text for finding in opened.findings)
-            raise FolderRefusedError(
-                f"{path} has lost what it held ({told or 'its files are gone'}), and a single node"
-                " has no peer to restore it from; restore it from a copy of this folder"
-            )
+        opened = _judge(path, open_store(config, disk.read_files()))
         return OpenedStore(disk, opened, disk.keep_cuts(opened.quarantine))
     except BaseException:
         disk.close()
         raise
+
+
+def _judge(path: Path, opened: Opened | Wiped | Refused) -> Opened:
+    if isinstance(opened, Refused):
+        raise FolderRefusedError(f"{path}: {opened.sentence}")
+    if isinstance(opened, Wiped):
+        told = "; ".join(finding.text for finding in opened.findings)
+        raise FolderRefusedError(
+            f"{path} has lost what it held ({told or 'its files are gone'}), and a single node has"
+            " no peer to restore it from; restore it from a copy of this folder"
+        )
+    return opened

@@ -69,6 +69,7 @@ _TICK_MICROS = 10_000
 _SECOND = 1_000_000
 _SAMPLE_SECONDS = 1.0
 _READY_SECONDS = 0.002
+_START_SECONDS_MAX = 3600.0
 _POLL_BYTES_MAX = 16 * MIB
 
 _log = logging.getLogger(__name__)
@@ -82,11 +83,12 @@ class Listening(msgspec.Struct, frozen=True):
 
 
 class ListenFailedError(Exception):
-    """A listener could not be bound; its cause is the system's error."""
+    """A listener could not be bound."""
 
-    def __init__(self, path: str, endpoint: Endpoint) -> None:
+    def __init__(self, path: str, endpoint: Endpoint, why: OSError) -> None:
         self.path = path
         self.endpoint = endpoint
+        self.why = why
         super().__init__(f"{path} {endpoint}")
 
 
@@ -235,8 +237,7 @@ class Node:
         Raises:
             ListenFailedError: A port is taken, or the address is none of this host's.
         """
-        while not self.shard.is_ready:
-            await asyncio.sleep(_READY_SECONDS)
+        await _wait_until(lambda: self.shard.is_ready, _START_SECONDS_MAX)
         tcp = http = None
         config = self._config
         if config.tcp.enabled:
@@ -244,12 +245,12 @@ class Node:
             try:
                 tcp = Endpoint(*await self.tcp.listen(address.host, address.port))
             except OSError as error:
-                raise ListenFailedError("tcp.address", address) from error
+                raise ListenFailedError("tcp.address", address, error) from error
         if config.http.enabled:
             try:
                 http = await self._http.listen(config.http.address)
             except OSError as error:
-                raise ListenFailedError("http.address", config.http.address) from error
+                raise ListenFailedError("http.address", config.http.address, error) from error
         self.shard.desk.cluster = _cluster(config, tcp, http)
         return Listening(tcp, http)
 

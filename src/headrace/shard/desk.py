@@ -1,16 +1,20 @@
 """What the parts of a shard share: the state to look at, and where effects are put."""
 
+from typing import TYPE_CHECKING
+
 from headrace.metadata.machine import MetadataMachine
 from headrace.metadata.state import State
 from headrace.ports.probes import Probes
 from headrace.shard.answers import Answers
 from headrace.shard.connections import Connections
-from headrace.shard.effects import ShardEffect
 from headrace.shard.plane import Plane
 from headrace.shard.settings import ShardSettings
-from headrace.vsr.replica import Replica
 from headrace.vsr.sessions import ClientTable
 from headrace.wire.commands.system import ClusterMetadata
+
+if TYPE_CHECKING:
+    from headrace.shard.effects import ShardEffect
+    from headrace.vsr.replica import Replica
 
 
 class Desk:

@@ -114,14 +114,18 @@ class Orders:
         desk.metadata_plane.put_request(desk.metadata_replica, header, body)
 
     def _as_it_is(
-        self, connection: Connection, header: RequestHeader, request: Any, body: memoryview
+        self, connection: Connection, header: RequestHeader, request: object, body: memoryview
     ) -> None:
         self._submit(connection, header, body)
 
     # Streams, topics, groups.
 
     def _without_options(
-        self, connection: Connection, header: RequestHeader, request: Any, body: memoryview
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        request: streams.CreateStream | streams.UpdateStream | users.UpdateUser,
+        body: memoryview,
     ) -> None:
         admission.check_no_options(request.options)
         self._submit(connection, header, body)
@@ -148,7 +152,11 @@ class Orders:
         self._submit(connection, header, topics.UPDATE_TOPIC.encode_request(resolved))
 
     def _count_partitions(
-        self, connection: Connection, header: RequestHeader, request: Any, body: memoryview
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        request: topics.CreatePartitions | topics.DeletePartitions,
+        body: memoryview,
     ) -> None:
         admission.check_partitions_count(request.partitions_count)
         self._submit(connection, header, body)

@@ -38,6 +38,7 @@ from headrace.ports.network import (
 )
 from headrace.ports.probes import Probes
 from headrace.ports.recovered import GroupCheckpoint, RecoveredGroup, ViewState
+from headrace.shard.ceilings import Ceilings
 from headrace.shard.config import GroupConfig, PlaneConfig
 from headrace.shard.peers import Peer
 from headrace.shard.timers import Timers
@@ -121,9 +122,7 @@ class Plane:
         self._configs: dict[int, GroupConfig] = {}
         # Groups that the disk knows and nobody has asked for yet: metadata may lag behind.
         self._dormant = {each.state.group: each for each in opened.groups}
-        self._ceilings = dict(opened.ceilings)  # what the journal has, or will have soon
-        self._durable_ceilings = dict(opened.ceilings)
-        self._until_ceiling: deque[tuple[int, int, int]] = deque()
+        self._ceilings = Ceilings(opened.ceilings, config.offsets_reserved)
         self._captured: list[GroupCheckpoint] = []
         self._covered = 0
         self._is_flushing = False
@@ -142,7 +141,6 @@ class Plane:
         self._out: list[Effect] = []
         # What the turn journals, and who waits for its durability, in journal order.
         self._staged: list[tuple[bool, int, GroupEvent]] = []
-        self._staged_ceilings: list[tuple[int, int]] = []
         self._has_staged = False
         self._is_stirred = True  # whether a turn has anything to do
         self._wants_sync = False
@@ -232,8 +230,7 @@ class Plane:
         replica = self.groups.pop(group, None)
         self._configs.pop(group, None)
         self._dormant.pop(group, None)
-        self._ceilings.pop(group, None)
-        self._durable_ceilings.pop(group, None)
+        self._ceilings.forget(group)
         self._beats.pop(group, None)
         self._wants_checkpoint.pop(group, None)
         self.touched.pop(group, None)
@@ -250,7 +247,7 @@ class Plane:
 
     def ceiling_of(self, group: int) -> int:
         """Give the offset below which a group may have given out offsets that are not durable."""
-        return self._durable_ceilings.get(group, 0)
+        return self._ceilings.durable(group)
 
     def start(self) -> list[Effect]:
         """Open the store; the groups begin to live once the disk knows of this start."""
@@ -360,9 +357,7 @@ class Plane:
             queue = self._until_synced if is_synced else self._until_written
             queue.append((sequence, group, event))
         self._staged.clear()
-        for group, offset in self._staged_ceilings:
-            self._until_ceiling.append((sequence, group, offset))
-        self._staged_ceilings.clear()
+        self._ceilings.on_flushed(sequence)
         self._has_staged = self._wants_sync = False
 
     # Events.
@@ -491,10 +486,7 @@ class Plane:
 
     def _on_synced(self, event: Synced) -> None:
         self.store.step(event)
-        while self._until_ceiling and self._until_ceiling[0][0] <= event.sequence:
-            _, group, offset = self._until_ceiling.popleft()
-            if group in self._ceilings:
-                self._durable_ceilings[group] = offset
+        self._ceilings.on_synced(event.sequence)
         self._notify(self._until_synced, event.sequence)
 
     def _notify(self, queue: deque[tuple[int, int, GroupEvent]], sequence: int) -> None:
@@ -536,17 +528,12 @@ class Plane:
         return self._is_above_ceiling(replica.group, self._given(replica.group))
 
     def _is_above_ceiling(self, group: int, given: int) -> bool:
-        """Keep a durable number ahead of the offsets that a single replica gives out (FM-7).
-
-        After a power cut it goes on from there: no offset is given twice.
-        """
-        if given + self.config.offsets_reserved // 2 > self._ceilings.get(group, 0):
-            ceiling = given + self.config.offsets_reserved
+        """Raise the ceiling in time; whether an op must wait until it is durable (FM-7)."""
+        ceiling = self._ceilings.raise_over(group, given)
+        if ceiling is not None:
             self.store.stage_ceiling(group, ceiling)
-            self._ceilings[group] = ceiling
-            self._staged_ceilings.append((group, ceiling))
             self._wants_sync = True
-        return given > self._durable_ceilings.get(group, 0)
+        return given > self._ceilings.durable(group)
 
     def _journal_truncate(self, replica: Replica, effect: JournalTruncate) -> None:
         self.store.stage_truncate(replica.group, effect.from_op)

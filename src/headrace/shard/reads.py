@@ -66,7 +66,7 @@ class Reads:
         connection: Connection,
         header: RequestHeader,
         command: Command[Any, Any],
-        request: Any,  # Its type is the command's.
+        request: object,
     ) -> None:
         """Answer a read, or begin to.
 

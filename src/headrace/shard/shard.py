@@ -9,8 +9,7 @@ connections -> router -> metadata plane | data plane | reads       one turn: all
 Flow: route, replicate, apply, store, reply.
 """
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.base.ids import METADATA_GROUP
 from headrace.base.limits import HEADER_BYTES
@@ -62,9 +61,13 @@ from headrace.wire.numbers import FrameKind, Operation, UserStatus
 from headrace.wire.replies import REPLY
 from headrace.wire.requests import RequestHeader
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 METADATA_STORE = 0
 DATA_STORE = 1
 
+_OPERATION_AT = 208  # in the header of a reply
 _SWEEP_TICKS = 100
 _PAUSE_TICKS_MAX = 1000
 _PURGES = (Operation.PURGE_STREAM, Operation.PURGE_TOPIC)
@@ -373,6 +376,3 @@ class Shard:
 
     def _given(self, group: int) -> int:
         return self.keeper.next_offset(group)
-
-
-_OPERATION_AT = 208

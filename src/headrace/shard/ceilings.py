@@ -1,0 +1,50 @@
+"""Keeps a durable number ahead of the offsets that a single replica gives out (FM-7).
+
+A partition of class `replicated` confirms offsets that a power cut may take. It goes on above its
+ceiling then, so that no offset is given out twice.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+
+
+class Ceilings:
+    """The ceilings of all partitions on one store: those that the disk has, and those to come."""
+
+    def __init__(self, durable: Iterable[tuple[int, int]], reserved: int) -> None:
+        self._durable = dict(durable)
+        self._newest = dict(self._durable)
+        self._reserved = reserved
+        self._staged: list[tuple[int, int]] = []
+        self._until_synced: deque[tuple[int, int, int]] = deque()
+
+    def durable(self, group: int) -> int:
+        """Give the offset below which a partition may have given out offsets."""
+        return self._durable.get(group, 0)
+
+    def raise_over(self, group: int, given: int) -> int | None:
+        """Give a new ceiling to be journaled, if the next offset to give out comes close."""
+        if given + self._reserved // 2 <= self._newest.get(group, 0):
+            return None
+        ceiling = given + self._reserved
+        self._newest[group] = ceiling
+        self._staged.append((group, ceiling))
+        return ceiling
+
+    def on_flushed(self, sequence: int) -> None:
+        """Note the record that holds what was staged."""
+        for group, ceiling in self._staged:
+            self._until_synced.append((sequence, group, ceiling))
+        self._staged.clear()
+
+    def on_synced(self, sequence: int) -> None:
+        """Count the ceilings that are durable now."""
+        while self._until_synced and self._until_synced[0][0] <= sequence:
+            _, group, ceiling = self._until_synced.popleft()
+            if group in self._newest:
+                self._durable[group] = ceiling
+
+    def forget(self, group: int) -> None:
+        """Forget a partition that is gone."""
+        self._durable.pop(group, None)
+        self._newest.pop(group, None)
