@@ -65,8 +65,13 @@ def run(
 
 
 def _say(sentence: str) -> int:
-    sys.stderr.write(f"error: {sentence}\n")
+    sys.stderr.write(f"headrace: {sentence}\n")
     return 1
+
+
+def _print(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 def _sentence_of(error: Exception, config: ServerConfig) -> str:
@@ -91,13 +96,12 @@ def _sentence_of(error: Exception, config: ServerConfig) -> str:
 
 
 def _run_held(config: ServerConfig, *, is_throwaway: bool, boot_identity: int | None) -> int:
-    shown: list[str] = []
-
     def root_password_hash(keeper: CredentialKeeper) -> str:
         password = config.root.password
         if password is None:
             made = generate_password()
-            shown.append(lines.password_line(config.root.username, made))
+            # At once: whatever happens next, the hash of this password may be on the disk.
+            _print(lines.password_line(config.root.username, made))
             password = Secret(made.encode())
         return keeper.hash_now(password)
 
@@ -114,7 +118,6 @@ def _run_held(config: ServerConfig, *, is_throwaway: bool, boot_identity: int | 
                     root_password_hash=root_password_hash,
                 ),
                 config,
-                shown,
                 is_throwaway=is_throwaway,
             )
         )
@@ -122,7 +125,7 @@ def _run_held(config: ServerConfig, *, is_throwaway: bool, boot_identity: int | 
         loop.close()
 
 
-async def _serve(node: Node, config: ServerConfig, shown: list[str], *, is_throwaway: bool) -> int:
+async def _serve(node: Node, config: ServerConfig, *, is_throwaway: bool) -> int:
     """Run a node until it is told to end; the first signal drains it, later ones are ignored."""
     loop = asyncio.get_running_loop()
     wanted: asyncio.Future[str] = loop.create_future()
@@ -144,15 +147,11 @@ async def _serve(node: Node, config: ServerConfig, shown: list[str], *, is_throw
         listening = await starting
         sampling = loop.create_task(node.sample())
         helpers.append(sampling)
-        for line in shown:
-            sys.stdout.write(line + "\n")
-        sys.stdout.write(
+        _print(
             lines.ready_line(
                 config, tcp=listening.tcp, http=listening.http, is_throwaway=is_throwaway
             )
-            + "\n"
         )
-        sys.stdout.flush()
         waited: list[asyncio.Future[Any]] = [wanted, running]
         await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
         if running.done():

@@ -33,7 +33,8 @@ SHARDS_NAME = "shards"
 PARTITIONS_NAME = "partitions"
 FIRST_GENERATION = 1
 
-_KNOWN = (LOCK_NAME, LAYOUT_NAME, METADATA_NAME, SHARDS_NAME, PARTITIONS_NAME)
+_LAYOUT_TEMPORARY = f"{LAYOUT_NAME}.tmp"  # all that is left of a format that a crash broke off
+_KNOWN = (LOCK_NAME, _LAYOUT_TEMPORARY, METADATA_NAME, SHARDS_NAME, PARTITIONS_NAME)
 _FOLDER_MODE = 0o700
 _FILE_MODE = 0o600
 
@@ -83,17 +84,33 @@ def _read_holder(fd: int) -> int | None:
 
 
 def is_new(folder: Path) -> bool:
-    """Whether no node has used the folder yet.
+    """Whether no node has used the folder yet; a format that was broken off is no use.
 
     Raises:
         StrangeFolderError: It holds something else.
+        FolderRefusedError: It was used, and its layout record is gone (DK14).
     """
     if (folder / LAYOUT_NAME).exists():
         return False
     names = sorted(entry.name for entry in folder.iterdir())
     if any(name not in _KNOWN for name in names):
         raise StrangeFolderError
+    trace = _find_trace(folder)
+    if trace is not None:
+        raise FolderRefusedError(
+            f"{folder / LAYOUT_NAME} at byte 0: the layout record is missing, and {trace} shows"
+            " that a node has used the folder; restore the file from a copy of this folder"
+        )
     return True
+
+
+def _find_trace(folder: Path) -> Path | None:
+    """Give something that only comes into being after the layout record is durable."""
+    for store in store_folders(folder):
+        found = [path for name in ("journal.*", "checkpoint.*") for path in store.glob(name)]
+        if found:
+            return min(found)
+    return min((folder / PARTITIONS_NAME).glob("*"), default=None)
 
 
 def store_folders(folder: Path) -> tuple[Path, Path]:
@@ -121,7 +138,7 @@ def format_folder(folder: Path, configs: tuple[StoreConfig, StoreConfig]) -> Non
 
 def _write_layout(folder: Path, data: bytes) -> None:
     """Write the record: a temporary file, synced, renamed, and the folder synced."""
-    temporary = folder / f"{LAYOUT_NAME}.tmp"
+    temporary = folder / _LAYOUT_TEMPORARY
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _FILE_MODE)
     try:
         os.write(fd, data)

@@ -31,6 +31,7 @@ from headrace.ports.network import (
     SendFrame,
     SendToConnection,
 )
+from headrace.ports.recovered import RecoveredGroup
 from headrace.ports.segments import SegmentEffect
 from headrace.runtime.credentials import CredentialKeeper, HashParameters
 from headrace.runtime.files import FileDisk
@@ -116,7 +117,7 @@ class Node:
     ) -> None:
         """Open the folder, which this process holds already.
 
-        `root_password_hash` is asked only if the node is new.
+        `root_password_hash` is asked only if there is no user yet.
 
         Raises:
             FolderRefusedError: The folder must not be opened.
@@ -132,7 +133,7 @@ class Node:
             self._keeper = CredentialKeeper(_hash_parameters(config), self._wake)
             self._stack.callback(self._keeper.close)
             stores = self._open_stores(boot_identity)
-            is_fresh = all(store.opened.is_first for store in stores)
+            is_fresh = not any(_has_ops(group) for group in stores[METADATA_STORE].opened.groups)
             password_hash = root_password_hash(self._keeper) if is_fresh else ""
             self.shard = Shard(
                 _settings(config, version, password_hash), stores[0].opened, stores[1].opened
@@ -289,6 +290,13 @@ async def _wait_until(is_done: Callable[[], bool], seconds: float) -> bool:
             return False
         await asyncio.sleep(_READY_SECONDS)
     return True
+
+
+def _has_ops(group: RecoveredGroup) -> bool:
+    """Whether a group has a past: then its first op, the root user, is there."""
+    return bool(group.entries) or (
+        group.checkpoint is not None and bool(group.checkpoint.commit_header)
+    )
 
 
 def _drop_frame(_: SendFrame) -> None:

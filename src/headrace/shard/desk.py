@@ -1,9 +1,12 @@
 """What the parts of a shard share: the state to look at, and where effects are put."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
 
 from headrace.metadata.machine import MetadataMachine
 from headrace.metadata.state import State
+from headrace.metadata.target import PartitionTarget
+from headrace.ports.machine import StateMachine
 from headrace.ports.probes import Probes
 from headrace.shard.answers import Answers
 from headrace.shard.connections import Connections
@@ -16,12 +19,28 @@ if TYPE_CHECKING:
     from headrace.shard.effects import ShardEffect
     from headrace.vsr.replica import Replica
 
+# Gives what consensus is to drive in the place of a machine; of the metadata group without a
+# target. A simulation so sees every op that is applied.
+Watch: TypeAlias = Callable[[PartitionTarget | None, StateMachine], StateMachine]
+
+
+def unwatched(_: PartitionTarget | None, machine: StateMachine) -> StateMachine:
+    """Give a machine as it is."""
+    return machine
+
 
 class Desk:
     """One per shard."""
 
-    def __init__(self, settings: ShardSettings, metadata_plane: Plane, data_plane: Plane) -> None:
+    def __init__(
+        self,
+        settings: ShardSettings,
+        metadata_plane: Plane,
+        data_plane: Plane,
+        watch: Watch = unwatched,
+    ) -> None:
         self.settings = settings
+        self.watch = watch
         self.metadata_plane = metadata_plane
         self.data_plane = data_plane
         self.metadata = MetadataMachine()
@@ -49,7 +68,7 @@ class Desk:
     @property
     def is_serving(self) -> bool:
         """Whether metadata is current here: somebody else may have decided more (O6.2)."""
-        return self.metadata_plane.has_begun and self.metadata_replica.is_primary
+        return self.metadata_plane.has_begun and self.metadata_replica.is_serving
 
     def next_token(self) -> int:
         """Give a number for something that will be answered later."""

@@ -103,8 +103,7 @@ class Logins:
         elif pending.request.token is not None:
             self._try_token(connection, pending.header, pending.request)
         else:
-            client = pending.header.client
-            desk.answers.evict(connection.number, client, EvictionReason.INVALID_CREDENTIALS)
+            self._deny(connection, pending.header, EvictionReason.INVALID_CREDENTIALS)
         return True
 
     def on_busy(self, token: int) -> bool:
@@ -131,10 +130,18 @@ class Logins:
         elif found[0].status != UserStatus.ACTIVE:
             reason = EvictionReason.USER_INACTIVE
         if reason is not None:
-            desk.answers.evict(connection.number, header.client, reason)
+            self._deny(connection, header, reason)
             return
         assert found is not None
         self._propose(connection, header, found[0])
+
+    def _deny(self, connection: Connection, header: RequestHeader, reason: EvictionReason) -> None:
+        """Say no, if this node knows the users of now; else whoever does may say yes (O6.2)."""
+        desk = self._desk
+        if desk.is_serving and len(desk.state.users):
+            desk.answers.evict(connection.number, header.client, reason)
+        else:
+            self._reject(connection, header, Code.TRANSIENT_NOT_ACCEPTED)
 
     def _propose(self, connection: Connection, header: RequestHeader, user: User) -> None:
         """Have the metadata group give the client its session."""

@@ -59,6 +59,7 @@ from headrace.vsr.events import (
     ReadEntry,
     ReadPiece,
     RequestReceived,
+    RoomMade,
     SetTimer,
     StopTimer,
     TakeCheckpoint,
@@ -74,6 +75,7 @@ from headrace.wire.replica_headers import (
     PREPARE,
     GroupBeat,
     NodeHeartbeatHeader,
+    ReplicaHeader,
     decode_beats,
     decode_replica,
 )
@@ -115,7 +117,7 @@ class Plane:
         self._given = given
         self._prng = prng = Prng(config.seed)
         self._incarnation = prng.fork("incarnation").u64() | 1
-        self._shared = Shared(self.probes, self.store.has_room, opened.life)
+        self._shared = Shared(self.probes, self.store.has_room, opened.life, self.store.room_code)
         self.groups: dict[int, Replica] = {}
         self.touched: dict[int, None] = {}  # groups that did something since this was cleared
         self.piece_reads: list[tuple[int, ReadPiece]] = []  # for the owner to carry out
@@ -148,6 +150,7 @@ class Plane:
         self._until_synced: deque[tuple[int, int, GroupEvent]] = deque()
         self._reads: dict[int, tuple[int, int]] = {}
         self._read_token = 0
+        self._short: dict[int, None] = {}  # groups whose requests wait for room in the journal
         self._wants_checkpoint: dict[int, None] = {}
         self._in_checkpoint: list[int] = []
         self._was_checkpointing = False
@@ -338,6 +341,8 @@ class Plane:
             self.touched[replica.group] = None
             for effect in replica.step(event):
                 self.carry_out[type(effect)](replica, effect)
+            if replica.state.is_short:
+                self._short[replica.group] = None
             if self._peers:
                 self._note_beat(replica)
 
@@ -367,6 +372,7 @@ class Plane:
         self._now = event.now
         self._shared.wall = event.wall
         self.store.tick(event.now)
+        self._offer_room()
         for group, timer in self._timers.take_due(event.now):
             self._inbox.append((self.groups[group], TimerFired(timer)))
         if not self._has_begun:
@@ -374,6 +380,14 @@ class Plane:
         if self._peers and event.now >= self._beat_due:
             self._send_heartbeats()
         self._find_silent()
+
+    def _offer_room(self) -> None:
+        """Let those try again who found the journal full."""
+        short, self._short = self._short, {}
+        for group in short:
+            replica = self.groups.get(group)
+            if replica is not None:
+                self._inbox.append((replica, RoomMade()))
 
     def _send_heartbeats(self) -> None:
         self._beat_due = self._now + self.config.timeouts.heartbeat_interval
@@ -407,27 +421,31 @@ class Plane:
                     self._inbox.append((replica, PrimarySilent()))
 
     def _on_frames(self, event: FramesArrived) -> None:
+        """Take frames that are all for this store's groups, as tests of a plane alone send them."""
         for sender, frame in event.frames:
-            if not self._has_begun:
-                continue  # It will be sent again.
             try:
                 kind, header = decode_replica(frame)
             except RemoteError:
                 self.probes.hit("frame.refused")
                 continue
-            if header.cluster != self.config.cluster or not self._is_from(
-                sender, kind, header.replica
-            ):
-                self.probes.hit("frame.foreign")
-            elif not self._is_of_this_life(sender, kind, header.life):
-                self.probes.hit("frame.stale")
-            elif isinstance(header, NodeHeartbeatHeader):
-                self._on_heartbeat(sender, header, frame[HEADER_BYTES:])
-            elif kind in GROUP_FRAMES:
-                replica = self.groups.get(getattr(header, "group", -1))
-                if replica is not None and self._is_of_origin(replica, header.origin):
-                    self._inbox.append((replica, FrameReceived(sender, kind, header, frame)))
-                    self._run_inbox()
+            self.take_frame(sender, kind, header, frame)
+
+    def take_frame(self, sender: int, kind: FrameKind, header: ReplicaHeader, frame: bytes) -> None:
+        """Take a frame of another node that is for the groups of this store."""
+        self._is_stirred = True
+        if not self._has_begun:
+            return  # It will be sent again.
+        if header.cluster != self.config.cluster or not self._is_from(sender, kind, header.replica):
+            self.probes.hit("frame.foreign")
+        elif not self._is_of_this_life(sender, kind, header.life):
+            self.probes.hit("frame.stale")
+        elif isinstance(header, NodeHeartbeatHeader):
+            self._on_heartbeat(sender, header, frame[HEADER_BYTES:])
+        elif kind in GROUP_FRAMES:
+            replica = self.groups.get(getattr(header, "group", -1))
+            if replica is not None and self._is_of_origin(replica, header.origin):
+                self._inbox.append((replica, FrameReceived(sender, kind, header, frame)))
+                self._run_inbox()
 
     def _is_from(self, sender: int, kind: FrameKind, replica: int) -> bool:
         """Whether a frame is of the node that its link belongs to; prepares are passed on."""
@@ -614,6 +632,7 @@ class Plane:
         self._is_last_done = self._is_last
         for replica in self.groups.values():
             replica.retain(is_checkpointing=False)
+        self._offer_room()
         for group in self._in_checkpoint:
             asked = self.groups.get(group)
             if asked is not None:

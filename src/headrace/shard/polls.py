@@ -96,7 +96,7 @@ class Polls:
             raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED, partition=poll.key.group)
         if local.fence is not None:
             raise RefusedError(Code.CANNOT_READ_MESSAGE, why=local.fence)
-        if poll.request.consumer.kind == ConsumerKind.GROUP and not local.replica.is_primary:
+        if poll.request.consumer.kind == ConsumerKind.GROUP and not local.replica.is_serving:
             raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED)  # O6.2
         if isinstance(poll.request.strategy, Next) and poll.key in self._commits:
             self._parked.setdefault(poll.key, []).append(poll)

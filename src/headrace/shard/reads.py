@@ -275,7 +275,10 @@ class Reads:
         partition = request.partition_id or 0
         if partition >= len(topic.partitions):
             raise RefusedError(Code.PARTITION_NOT_FOUND, partition=partition)
-        machine = self._keeper.find(topic.namespace(partition)).machine
+        local = self._keeper.find(topic.namespace(partition))
+        if not local.replica.is_serving:
+            raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED)  # O6.2
+        machine = local.machine
         stored = machine.stored_offset(request.consumer.kind, key)
         if stored is None:
             return None

@@ -2,9 +2,12 @@
 
 import msgspec
 
+from headrace.base.limits import SEGMENT_BYTES_MAX
 from headrace.metadata.admission import TopicDefaults
 from headrace.partitions.options import AheadPolicy
 from headrace.shard.config import PlaneConfig
+
+BYTES_RETAINED_MAX = (1 << 64) - 1
 
 
 class ShardSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,9 +25,13 @@ class ShardSettings(msgspec.Struct, frozen=True, kw_only=True):
     piece_bytes: int
     tail_bytes_max: int
     poll_bytes_max: int
+    # Bounds on every partition, whatever its topic says; replicas must have them alike.
+    segment_bytes_max: int = SEGMENT_BYTES_MAX
+    retained_bytes_max: int = BYTES_RETAINED_MAX  # where a topic has a bound at all
     store_bytes: int = 64 << 10  # so much of one partition goes to its segment at once,
     store_bytes_max: int = 8 << 20  # so much of all,
     store_ticks: int = 5  # or what has waited so long
+    sync_bytes: int = 16 << 20  # a partition's segment is synced in steps of this size
     retention_ticks: int = 6000
     stale_ticks: int = 3600
     disk_polls_max: int = 256

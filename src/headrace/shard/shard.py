@@ -42,7 +42,7 @@ from headrace.ports.segments import (
 )
 from headrace.shard.config import GroupConfig
 from headrace.shard.connections import Connection
-from headrace.shard.desk import Desk
+from headrace.shard.desk import Desk, Watch, unwatched
 from headrace.shard.effects import ShardEffect, ShardEvent
 from headrace.shard.keeper import Keeper
 from headrace.shard.login import Logins
@@ -55,9 +55,11 @@ from headrace.shard.settings import ShardSettings
 from headrace.storage.store import Opened
 from headrace.vsr.events import OwnOp
 from headrace.wire.commands.users import CREATE_USER, CreateUser
+from headrace.wire.errors import RemoteError
 from headrace.wire.evictions import EvictionReason
 from headrace.wire.layout import KIND_OFFSET
 from headrace.wire.numbers import FrameKind, Operation, UserStatus
+from headrace.wire.replica_headers import NodeHeartbeatHeader, decode_replica
 from headrace.wire.replies import REPLY
 from headrace.wire.requests import RequestHeader
 
@@ -76,12 +78,21 @@ _PURGES = (Operation.PURGE_STREAM, Operation.PURGE_TOPIC)
 class Shard:
     """A shard that has the metadata group and all partitions."""
 
-    def __init__(self, settings: ShardSettings, metadata: Opened, data: Opened) -> None:
+    def __init__(
+        self,
+        settings: ShardSettings,
+        metadata: Opened,
+        data: Opened,
+        *,
+        watch: Watch = unwatched,
+    ) -> None:
+        """Make a shard on its two stores; `watch` may look at what its machines are told."""
         metadata_plane = Plane(settings.metadata, metadata)
         data_plane = Plane(settings.data, data, flush=self._flush, given=self._given)
         self._planes = (metadata_plane, data_plane)
-        self._desk = desk = Desk(settings, metadata_plane, data_plane)
-        metadata_plane.add_group(GroupConfig(METADATA_GROUP), desk.metadata, desk.sessions)
+        self._desk = desk = Desk(settings, metadata_plane, data_plane, watch)
+        watched = watch(None, desk.metadata)
+        metadata_plane.add_group(GroupConfig(METADATA_GROUP), watched, desk.sessions)
         desk.metadata_replica = metadata_plane.groups[METADATA_GROUP]
         self.keeper = Keeper(desk)
         self._logins = Logins(desk)
@@ -188,6 +199,7 @@ class Shard:
         replica = desk.metadata_replica
         if len(desk.state.users) or not desk.is_serving or replica.op > 0:
             return
+        assert desk.settings.root_password_hash, "asked for when there is no user yet"
         root = CreateUser(
             username=desk.settings.root_username,
             password=desk.settings.root_password_hash.encode(),
@@ -255,8 +267,22 @@ class Shard:
         self._planes[event.store].take(event.event)
 
     def _on_frames(self, event: FramesArrived) -> None:
-        for plane in self._planes:
-            plane.take(event)
+        """Give each frame to the plane that it is for: lives and heartbeats are of one store."""
+        for sender, frame in event.frames:
+            try:
+                kind, header = decode_replica(frame)
+            except RemoteError:
+                self._desk.probes.hit("frame.refused")
+                continue
+            if isinstance(header, NodeHeartbeatHeader):
+                store = header.journal
+            else:
+                is_metadata = getattr(header, "group", METADATA_GROUP) == METADATA_GROUP
+                store = METADATA_STORE if is_metadata else DATA_STORE
+            if store < len(self._planes):
+                self._planes[store].take_frame(sender, kind, header, frame)
+            else:
+                self._desk.probes.hit("frame.foreign")
 
     def _on_opened(self, event: ConnectionOpened) -> None:
         desk = self._desk

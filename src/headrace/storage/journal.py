@@ -171,6 +171,10 @@ class Journal:
         staged = [record_bytes(count) for count in self._chunk_bytes]
         return self.ring.can_admit([*self.queued_sizes(), *staged, size])
 
+    def holds(self, body_bytes: int) -> bool:
+        """Whether an op with such a body fits a record at all."""
+        return self._holds(PREPARE_ENTRY_BYTES + body_bytes)
+
     def pump(self) -> None:
         """Place what can be placed."""
         if not self.is_open:

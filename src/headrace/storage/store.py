@@ -64,6 +64,7 @@ from headrace.storage.superblock import (
     encode_superblock_file,
 )
 from headrace.storage.superblock_writer import SuperblockWriter
+from headrace.wire.errors import Code
 
 __all__ = [
     "RECORD_OVERHEAD_BYTES",
@@ -315,6 +316,12 @@ class Store:
             return True
         self._checkpointer.on_refused()
         return False
+
+    def room_code(self, body_bytes: int) -> Code | None:
+        """Say why there is no room for an op; nothing if a checkpoint will make some."""
+        if not self._journal.holds(body_bytes):
+            return Code.TOO_BIG_MESSAGE_PAYLOAD
+        return Code.CANNOT_APPEND_MESSAGE if self._journal.is_starved else None
 
     def step(self, event: DiskEvent) -> None:
         """Take one event of the disk."""

@@ -34,6 +34,10 @@ class OwnOp(msgspec.Struct, frozen=True):
     client: int = 0
 
 
+class RoomMade(msgspec.Struct, frozen=True):
+    """The journal may have room again for what waits for it."""
+
+
 class PieceRead(msgspec.Struct, frozen=True):
     """A part of a stored piece was read for a transfer; none when it could not be."""
 
@@ -98,6 +102,7 @@ class CheckpointDone(msgspec.Struct, frozen=True):
 GroupEvent: TypeAlias = (
     RequestReceived
     | OwnOp
+    | RoomMade
     | PieceRead
     | FrameReceived
     | PrepareDurable

@@ -57,22 +57,23 @@ def on_request(state: State, event: RequestReceived) -> None:
         return
     if not _is_new(state, header, event.body):
         return
-    if state.log.head - state.commit_min < state.options.pipeline_max:
-        _propose(state, header, event.body)
-    elif len(state.queue) < state.options.queue_max:
+    if not state.queue and _has_place(state) and _propose(state, header, event.body):
+        return
+    if len(state.queue) < state.options.queue_max:
         state.queue.append((header, event.body))
         state.in_flight[_flight(state, header)] = header
     else:
         answer(state, header, Code.TRANSIENT_NOT_ACCEPTED)
 
 
+def _has_place(state: State) -> bool:
+    """Whether another op may be on its way."""
+    return state.log.head - state.commit_min < state.options.pipeline_max
+
+
 def on_own(state: State, event: OwnOp) -> None:
     """Order an op of the server itself, if there is a place for it now."""
-    if (
-        not state.is_primary
-        or state.commit_min < state.view_head
-        or state.log.head - state.commit_min >= state.options.pipeline_max
-    ):
+    if not state.is_primary or state.commit_min < state.view_head or not _has_place(state):
         return
     header = RequestHeader(client=event.client, operation=event.operation)
     _propose(state, header, event.body, is_own=True)
@@ -124,12 +125,20 @@ def _is_new_to_table(state: State, header: RequestHeader, body: Buffer) -> bool:
     return verdict == Verdict.NEW
 
 
-def _propose(state: State, header: RequestHeader, body: Buffer, *, is_own: bool = False) -> None:
-    """Give a request its place in the log."""
+def _propose(state: State, header: RequestHeader, body: Buffer, *, is_own: bool = False) -> bool:
+    """Give a request its place in the log, or refuse it; whether either was done.
+
+    If not, the journal is full and a checkpoint will make room: the request waits (O2.6).
+    """
     timestamp = max(state.shared.wall, state.timestamp + 1)
     refusal: Code | None = None
     if not state.shared.has_room(len(body)):
-        refusal = Code.CANNOT_APPEND_MESSAGE
+        refusal = state.shared.room_code(len(body))
+        if refusal is None and not is_own:
+            state.is_short = True
+            state.probes.hit("normal.waits_for_room")
+            return False
+        refusal = refusal or Code.TRANSIENT_NOT_ACCEPTED
     else:
         try:
             body = state.machine.prepare(header, body, timestamp)
@@ -139,7 +148,7 @@ def _propose(state: State, header: RequestHeader, body: Buffer, *, is_own: bool 
         state.in_flight.pop(_flight(state, header), None)
         if not is_own:
             answer(state, header, refusal)
-        return
+        return True
     state.timestamp = timestamp
     log, options = state.log, state.options
     op = log.head + 1
@@ -175,6 +184,7 @@ def _propose(state: State, header: RequestHeader, body: Buffer, *, is_own: bool 
     _replicate(state, entry)
     if was_idle and state.replicas > 1:
         _start_retransmission(state)
+    return True
 
 
 def _journal(state: State, entry: Entry) -> None:
@@ -437,14 +447,18 @@ def _register(state: State, header: PrepareHeader) -> bytes:
 
 
 def _drain_queue(state: State) -> None:
-    """Order what waited for a place in the pipeline."""
-    while (
-        state.queue
-        and state.is_primary
-        and state.log.head - state.commit_min < state.options.pipeline_max
-    ):
-        header, body = state.queue.popleft()
-        _propose(state, header, body)
+    """Order what waited for a place in the pipeline, or for room in the journal."""
+    state.is_short = False
+    while state.queue and state.is_primary and _has_place(state):
+        if not _propose(state, *state.queue[0]):
+            return
+        state.queue.popleft()
+
+
+def on_room(state: State) -> None:
+    """Try again what found no room."""
+    if state.is_short:
+        _drain_queue(state)
 
 
 def on_beat(state: State, event: PrimaryBeat) -> None:

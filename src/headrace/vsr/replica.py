@@ -24,6 +24,7 @@ from headrace.vsr.events import (
     PrimaryBeat,
     PrimarySilent,
     RequestReceived,
+    RoomMade,
     TimerFired,
     ViewDurable,
 )
@@ -70,6 +71,7 @@ class Replica:
         self._handlers: dict[type, Callable[[Any], None]] = {
             RequestReceived: self._on_request,
             OwnOp: self._on_own,
+            RoomMade: self._on_room,
             PieceRead: self._on_piece_read,
             FrameReceived: self._on_frame,
             PrepareDurable: self._on_prepare_durable,
@@ -130,6 +132,11 @@ class Replica:
     def is_primary(self) -> bool:
         """Whether it leads."""
         return self.state.is_primary
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether it leads and has applied all that it adopted (FM-15)."""
+        return self.state.is_primary and self.state.commit_min >= self.state.view_head
 
     @property
     def is_suspect(self) -> bool:
@@ -245,6 +252,9 @@ class Replica:
 
     def _on_own(self, event: OwnOp) -> None:
         normal.on_own(self.state, event)
+
+    def _on_room(self, event: RoomMade) -> None:
+        normal.on_room(self.state)
 
     def _on_piece_read(self, event: PieceRead) -> None:
         transfer.on_piece_read(self.state, event)

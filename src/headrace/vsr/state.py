@@ -23,6 +23,7 @@ from headrace.vsr.events import GroupEffect, PersistView, SetTimer, StopTimer
 from headrace.vsr.log import Log
 from headrace.vsr.quorum import Quorums
 from headrace.vsr.timeouts import Timeouts, Timer, backed_off
+from headrace.wire.errors import Code
 from headrace.wire.layout import LIFE_OFFSET, ORIGIN_OFFSET, H, Layout
 from headrace.wire.seals import seal
 
@@ -65,12 +66,19 @@ class GroupOptions(msgspec.Struct, frozen=True, kw_only=True):
 class Shared:
     """What all groups of a shard have in common."""
 
-    __slots__ = ("has_room", "life", "probes", "wall")
+    __slots__ = ("has_room", "life", "probes", "room_code", "wall")
 
-    def __init__(self, probes: Probes, has_room: Callable[[int], bool], life: int) -> None:
+    def __init__(
+        self,
+        probes: Probes,
+        has_room: Callable[[int], bool],
+        life: int,
+        room_code: Callable[[int], Code | None] = lambda _: Code.CANNOT_APPEND_MESSAGE,
+    ) -> None:
         self.life = life  # rises with every start of the node
         self.probes = probes
         self.has_room = has_room  # whether the journal takes a body of that size
+        self.room_code = room_code  # what to say if not; nothing if a checkpoint will make room
         self.wall = 0  # the wall clock as last told, in microseconds
 
 
@@ -107,6 +115,7 @@ class State:
         self.acknowledged = [0] * options.quorums.replicas
         self.view_head = 0  # serves no request before this op is committed again (FM-15)
         self.queue: deque[tuple[RequestHeader, Buffer]] = deque()
+        self.is_short = False  # the first of the queue waits for room in the journal
         self.in_flight: dict[tuple[int, int], RequestHeader] = {}  # by client, maybe by request
         # In a view change.
         self.suspicions: dict[int, None] = {}  # who else left the old view

@@ -54,6 +54,7 @@ def _leave(state: State) -> None:
         answer(state, header, Code.TRANSIENT_NOT_COMMITTED)
     state.in_flight.clear()
     state.queue.clear()
+    state.is_short = False
     state.suspicions.clear()
     state.votes.clear()
     state.parked = None

@@ -1,0 +1,111 @@
+"""`headrace dev` and `headrace serve`: a node in the foreground until a signal ends it.
+
+The server is loaded by name: the command line does not depend on it, and what only talks to a node
+does not load one.
+"""
+
+import importlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from headrace.cli.exits import CommandError, Exit
+
+CONFIG_MODULE = "headrace.server.config"
+LINES_MODULE = "headrace.server.lines"
+BOOTSTRAP_MODULE = "headrace.server.bootstrap"
+THROWAWAY_PREFIX = "headrace-dev-"
+
+# Option of the command line: path of the key that it gives.
+_KEYS = {
+    "data": "server.data_dir",
+    "shards": "server.shards",
+    "tcp": "tcp.address",
+    "http": "http.address",
+}
+
+
+def _node_options(command: Callable[..., int]) -> Callable[..., int]:
+    for option in (
+        click.option("--config", type=click.Path(path_type=Path), help="TOML file of settings."),
+        click.option("--http", metavar="HOST:PORT", help="Where HTTP listens. [127.0.0.1:3000]"),
+        click.option("--tcp", metavar="HOST:PORT", help="Where clients connect. [127.0.0.1:8090]"),
+        click.option("--shards", metavar="N", help="Processes that share the partitions. [1]"),
+        click.option("--data", metavar="DIR", help="Folder of all data."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command(short_help="Start a node to try things out: loopback, user iggy/iggy.")
+@_node_options
+@click.option("--nodes", metavar="N", type=click.IntRange(min=1), default=1, help="Nodes. [1]")
+def dev(nodes: int, config: Path | None, **options: str | None) -> int:
+    """Start a node to try things out.
+
+    It listens on loopback alone, its user is iggy with the password iggy, and without --data its
+    folder is removed when it ends.
+    """
+    if nodes != 1:
+        raise CommandError(f"--nodes {nodes}: a cluster of several nodes comes later", Exit.USAGE)
+    return _run_node("dev", config, options)
+
+
+@click.command(short_help="Start a node.")
+@_node_options
+def serve(config: Path | None, **options: str | None) -> int:
+    """Start a node.
+
+    The password of its root user comes from HEADRACE_ROOT_PASSWORD or the configuration file;
+    without one, the first start makes a password and shows it once.
+    """
+    return _run_node("serve", config, options)
+
+
+def _run_node(profile: str, file: Path | None, options: dict[str, str | None]) -> int:
+    if not __debug__:
+        raise CommandError(
+            "the server does not start under python -O: its assertions keep data safe"
+        )
+    flags = {_KEYS[name]: text for name, text in options.items() if text is not None}
+    config = _load(profile, file, flags)
+    is_throwaway = profile == "dev" and config.origin("server.data_dir") == "default"
+    with _throwaway_folder(is_wanted=is_throwaway) as folder:
+        if folder is not None:
+            config = _load(profile, file, flags | {"server.data_dir": str(folder)})
+        bootstrap = importlib.import_module(BOOTSTRAP_MODULE)
+        code: int = bootstrap.run(config, profile=profile, is_throwaway=is_throwaway)
+    return code
+
+
+def _load(profile: str, file: Path | None, flags: dict[str, str]) -> Any:  # noqa: ANN401 - the server's own type
+    module = importlib.import_module(CONFIG_MODULE)
+    try:
+        return module.load_config(file, os.environ, flags, profile)
+    except module.ConfigError as error:
+        raise CommandError(_sentence(error.problems), Exit.USAGE) from None
+
+
+def _sentence(problems: list[object]) -> str:
+    if len(problems) == 1:
+        return str(problems[0])
+    lines = "".join(f"\n  {problem}" for problem in problems)
+    return f"the configuration has {len(problems)} problems:{lines}"
+
+
+@contextmanager
+def _throwaway_folder(*, is_wanted: bool) -> Iterator[Path | None]:
+    if not is_wanted:
+        yield None
+        return
+    folder = Path(tempfile.mkdtemp(prefix=THROWAWAY_PREFIX))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)

@@ -1,0 +1,263 @@
+"""Which requests of clients a partition has applied: each is applied once (O4.2).
+
+```
+client, user -> watermark      highest number applied
+                bitmap         which of the 128 numbers below it were applied
+                answers        of the last 16: what the original reply is made of
+```
+
+Numbers that one partition sees have gaps, and several may be in flight. A number below the window
+counts as applied: nobody knows better, and a second apply would be worse than an error.
+
+Invariants: changed at apply only; clients stand in the order of their latest op, so equal tables
+            are equal bytes, and a full table drops the one that has been silent longest.
+"""
+
+import struct
+
+from headrace.base.checksum import xxh3_64
+from headrace.base.ids import GroupId, unpack_namespace
+from headrace.base.limits import HEADER_BYTES
+from headrace.kernel import BATCH_HEADER_BYTES
+from headrace.partitions.confirm import confirmation
+from headrace.ports.machine import Verdict
+from headrace.ports.network import Buffer
+from headrace.ports.probes import Probes
+from headrace.wire.batches import admit_batch, decode_batch_header
+from headrace.wire.codec import Reader
+from headrace.wire.errors import Code, CorruptError, DecodeError, RefusedError
+from headrace.wire.numbers import Operation, is_result_framed
+from headrace.wire.replica_headers import PrepareHeader
+from headrace.wire.replies import RESULT_OK, encode_committed, encode_rejection
+from headrace.wire.requests import RequestHeader
+
+CLIENTS_MAX = 4096
+WINDOW = 128
+ANSWERS_MAX = 16
+
+_MAGIC = b"HRDEDUP1"
+_VERSION = 1
+_HEAD = struct.Struct("<8sII16s")  # then the number of clients and the cluster
+_CLIENT = struct.Struct("<16sI4xQ16sI4x")  # client, user, watermark, bitmap, answers
+# Request, operation, result, op, its timestamp, base offset, base timestamp, checksum of the body.
+_ANSWER = struct.Struct("<QIIQQQQQ")
+_CHECKSUM_BYTES = 8
+_WINDOW_MASK = (1 << WINDOW) - 1
+_KNOWN = (
+    Operation.SEND_MESSAGES,
+    Operation.STORE_CONSUMER_OFFSET,
+    Operation.DELETE_CONSUMER_OFFSET,
+    Operation.DELETE_SEGMENTS,
+)
+
+
+class _Client:
+    __slots__ = ("answers", "bitmap", "watermark")
+
+    def __init__(self, watermark: int, bitmap: int) -> None:
+        self.watermark = watermark
+        self.bitmap = bitmap  # bit n: whether the number watermark - 1 - n was applied
+        self.answers: dict[int, bytes] = {}  # by number, oldest first
+
+    def is_applied(self, request: int) -> bool:
+        """Whether a number is known to be applied."""
+        below = self.watermark - request
+        return below == 0 or (0 < below <= WINDOW and bool(self.bitmap >> below - 1 & 1))
+
+    def note(self, request: int) -> None:
+        """Remember that a number was applied."""
+        above = request - self.watermark
+        if above > 0:
+            # Far above, all that is known falls out of the window; no shift is ever larger.
+            shift = min(above, WINDOW + 1)
+            self.bitmap = ((self.bitmap << 1 | 1) << shift - 1) & _WINDOW_MASK
+            self.watermark = request
+        elif -above <= WINDOW:
+            self.bitmap |= 1 << -above - 1
+
+
+class DedupTable:
+    """The request table of one partition."""
+
+    is_lockstep = False
+
+    def __init__(self, namespace: GroupId, probes: Probes, clients_max: int = CLIENTS_MAX) -> None:
+        assert clients_max > 0
+        self._namespace = unpack_namespace(namespace)
+        self._probes = probes
+        self._clients_max = clients_max
+        self._clients: dict[tuple[int, int], _Client] = {}
+        self._cluster = 0  # the prepares', for the replies that are made again
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    # Judging.
+
+    def judge(self, header: RequestHeader, body: Buffer) -> tuple[Verdict, bytes]:
+        """Say what a request is; for a replay, with the original reply made again."""
+        client = self._clients.get((header.client, header.user_id))
+        if client is None or header.client == 0 or header.request > client.watermark:
+            return Verdict.NEW, b""
+        if client.watermark - header.request > WINDOW:
+            return Verdict.ALREADY_APPLIED, b""
+        if not client.is_applied(header.request):
+            return Verdict.NEW, b""
+        answer = client.answers.get(header.request)
+        if answer is None:
+            return Verdict.ALREADY_APPLIED, b""
+        return self._judge_again(header, body, answer)
+
+    def _judge_again(
+        self, header: RequestHeader, body: Buffer, answer: bytes
+    ) -> tuple[Verdict, bytes]:
+        _, operation, code, op, timestamp, base_offset, stamp, checksum = _ANSWER.unpack(answer)
+        if header.operation != operation or checksum != self._checksum_again(
+            header.operation, body, base_offset=base_offset, base_timestamp=stamp
+        ):
+            return Verdict.REUSED, b""
+        payload = b""
+        if operation == Operation.SEND_MESSAGES:
+            payload = confirmation(self._namespace, base_offset)
+        elif is_result_framed(Operation(operation)):
+            payload = encode_rejection(Code.read(code)) if code else RESULT_OK
+        prepare = PrepareHeader(
+            cluster=self._cluster,
+            request_checksum=header.request_checksum,
+            client=header.client,
+            op=op,
+            timestamp=timestamp,
+            request=header.request,
+            operation=operation,
+        )
+        return Verdict.REPLAY, encode_committed(prepare, payload)
+
+    def _checksum_again(
+        self, operation: int, body: Buffer, *, base_offset: int, base_timestamp: int
+    ) -> int:
+        """Give the checksum that a body would have in the log; 0, which none has, if it cannot be.
+
+        A batch is stamped again as it was the first time: its checksum covers the stamps.
+        """
+        if operation != Operation.SEND_MESSAGES:
+            return xxh3_64(body)
+        if len(body) < BATCH_HEADER_BYTES:
+            return 0
+        try:
+            return admit_batch(
+                bytearray(body),
+                decode_batch_header(body).messages_count,
+                partition_id=self._namespace.partition,
+                base_offset=base_offset,
+                base_timestamp=base_timestamp,
+            )
+        except RefusedError:
+            return 0
+
+    def is_applied(self, header: PrepareHeader) -> bool:
+        """Whether an op repeats a request that is known to be applied."""
+        client = self._clients.get((header.client, header.user_id))
+        return client is not None and client.is_applied(header.request)
+
+    # Recording.
+
+    def record(self, header: PrepareHeader, body: Buffer, reply: bytes) -> None:
+        """Note an applied request of a client; ops of the server itself have none."""
+        if header.client == 0 or header.operation not in _KNOWN:
+            return
+        self._cluster = header.cluster
+        key = (header.client, header.user_id)
+        client = self._clients.pop(key, None)
+        if client is None:
+            client = _Client(header.request, 0)
+        else:
+            client.note(header.request)
+        self._clients[key] = client  # last: its op is the latest
+        client.answers[header.request] = _answer_of(header, body, reply)
+        if len(client.answers) > ANSWERS_MAX:
+            del client.answers[next(iter(client.answers))]
+        if len(self._clients) > self._clients_max:
+            del self._clients[next(iter(self._clients))]
+            self._probes.hit("dedup_evictions_total")
+
+    # Bytes.
+
+    def encode(self) -> bytes:
+        """Write the table; equal tables give equal bytes."""
+        cluster = self._cluster.to_bytes(16, "little")
+        parts = [_HEAD.pack(_MAGIC, _VERSION, len(self._clients), cluster)]
+        for (client_id, user_id), client in self._clients.items():
+            parts.append(
+                _CLIENT.pack(
+                    client_id.to_bytes(16, "little"),
+                    user_id,
+                    client.watermark,
+                    client.bitmap.to_bytes(16, "little"),
+                    len(client.answers),
+                )
+            )
+            parts += client.answers.values()
+        covered = b"".join(parts)
+        return covered + xxh3_64(covered).to_bytes(_CHECKSUM_BYTES, "little")
+
+    def install(self, data: bytes) -> None:
+        """Replace the table by one that was written; no bytes at all are an empty one.
+
+        Raises:
+            CorruptError: The bytes are damaged; nothing has changed.
+        """
+        if not data:
+            self._clients, self._cluster = {}, 0
+            return
+        covered = memoryview(data)[:-_CHECKSUM_BYTES]
+        if len(data) < _HEAD.size + _CHECKSUM_BYTES:
+            raise CorruptError(f"request table of {len(data)} bytes")
+        if xxh3_64(covered) != int.from_bytes(data[-_CHECKSUM_BYTES:], "little"):
+            raise CorruptError(f"request table of {len(data)} bytes has a wrong checksum")
+        magic, version, count, cluster = _HEAD.unpack_from(covered)
+        if magic != _MAGIC or version != _VERSION:
+            raise CorruptError(f"request table begins with {magic!r}, version {version}")
+        reader = Reader(covered[_HEAD.size :])
+        try:
+            clients = dict([_read_client(reader) for _ in range(count)])
+        except DecodeError as error:
+            raise CorruptError(f"request table: {error}") from None
+        if reader.remaining or len(clients) != count:
+            raise CorruptError(f"request table of {count} clients with bytes left, or one twice")
+        self._clients = clients
+        self._cluster = int.from_bytes(cluster, "little")
+
+
+def _answer_of(header: PrepareHeader, body: Buffer, reply: bytes) -> bytes:
+    """Give what the reply is made of, and by what a retry is known."""
+    base_offset = base_timestamp = code = 0
+    if header.operation == Operation.SEND_MESSAGES:
+        batch = decode_batch_header(body)
+        base_offset, base_timestamp = batch.base_offset, batch.base_timestamp
+        checksum = batch.checksum
+    else:
+        checksum = xxh3_64(body)
+        payload = reply[HEADER_BYTES:]
+        if payload[: len(RESULT_OK)] != RESULT_OK[: len(payload)]:
+            code = int.from_bytes(payload[8:12], "little")
+    return _ANSWER.pack(
+        header.request,
+        header.operation,
+        code,
+        header.op,
+        header.timestamp,
+        base_offset,
+        base_timestamp,
+        checksum,
+    )
+
+
+def _read_client(reader: Reader) -> tuple[tuple[int, int], _Client]:
+    client_id, user_id, watermark, bitmap, count = _CLIENT.unpack(reader.take(_CLIENT.size))
+    if count > ANSWERS_MAX:
+        raise DecodeError(f"{count} answers, limit {ANSWERS_MAX}")
+    client = _Client(watermark, int.from_bytes(bitmap, "little"))
+    for _ in range(count):
+        answer = bytes(reader.take(_ANSWER.size))
+        client.answers[_ANSWER.unpack(answer)[0]] = answer
+    return (int.from_bytes(client_id, "little"), user_id), client

@@ -1,0 +1,152 @@
+"""Puts the answer of a poll together: stored batches as they are, at most two of them cut.
+
+Flow: reply.
+"""
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from headrace import kernel
+from headrace.partitions.tail import TailBatch
+from headrace.ports.network import Buffer
+
+
+class FromOffset(msgspec.Struct, frozen=True):
+    """From an offset on, or from the oldest message if that is newer."""
+
+    offset: int
+
+
+class FromTimestamp(msgspec.Struct, frozen=True):
+    """From the first batch that was stamped at or after a time, in microseconds."""
+
+    timestamp: int
+
+
+class First(msgspec.Struct, frozen=True):
+    """From the oldest message on."""
+
+
+class Last(msgspec.Struct, frozen=True):
+    """The newest messages, as many as are asked for."""
+
+
+class NextAfter(msgspec.Struct, frozen=True):
+    """After the offset that a consumer has stored; without one from the oldest message on."""
+
+    stored_offset: int | None
+
+
+PollStart: TypeAlias = FromOffset | FromTimestamp | First | Last | NextAfter
+
+
+class Polled(msgspec.Struct, frozen=True):
+    """What a poll found: batches back to back; without messages the two offsets mean nothing."""
+
+    parts: tuple[Buffer, ...]
+    messages_count: int
+    first_offset: int
+    last_offset: int
+
+
+NOTHING_POLLED = Polled((), 0, 0, 0)
+
+
+class Gathering:
+    """Takes batches in order until there are enough messages or bytes.
+
+    The first message is always taken, whatever its size: otherwise its reader would never pass it.
+    """
+
+    __slots__ = ("_first", "_parts", "bytes_left", "messages_count", "messages_left", "wanted")
+
+    def __init__(self, wanted: int, *, count: int, bytes_max: int) -> None:
+        self.wanted = wanted  # the next offset
+        self.messages_left = count
+        self.bytes_left = bytes_max
+        self.messages_count = 0
+        self._first = 0
+        self._parts: list[Buffer] = []
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more may be taken."""
+        return self.messages_left <= 0 or self.bytes_left <= 0
+
+    def take(self, *, base_offset: int, end_offset: int, data: Buffer) -> None:
+        """Take what is wanted of the batch that holds the next offset."""
+        assert base_offset <= self.wanted < end_offset
+        assert not self.is_full
+        count = min(end_offset - self.wanted, self.messages_left)
+        if count == end_offset - base_offset and len(data) <= self.bytes_left:
+            self._parts.append(data)
+            self.bytes_left -= len(data)
+        else:
+            count = self._cut(data, count)
+        if not count:
+            return
+        if not self.messages_count:
+            self._first = self.wanted
+        self.messages_count += count
+        self.messages_left -= count
+        self.wanted += count
+
+    def take_run(self, batches: Sequence[TailBatch], index: int) -> int:
+        """Take whole batches that follow each other; return the index of the first not taken.
+
+        One step for a thousand batches of one message: a call for each took 0.64 us, this 0.15.
+        """
+        wanted, messages_left, bytes_left = self.wanted, self.messages_left, self.bytes_left
+        count = len(batches)
+        take = self._parts.append
+        while index < count:
+            batch = batches[index]
+            messages = batch.end_offset - wanted
+            data = batch.data
+            size = len(data)
+            if batch.base_offset != wanted or messages > messages_left or size > bytes_left:
+                break
+            take(data)
+            wanted += messages
+            messages_left -= messages
+            bytes_left -= size
+            index += 1
+        if wanted != self.wanted:
+            if not self.messages_count:
+                self._first = self.wanted
+            self.messages_count += wanted - self.wanted
+            self.wanted, self.messages_left, self.bytes_left = wanted, messages_left, bytes_left
+        return index
+
+    def _cut(self, data: Buffer, count: int) -> int:
+        """Take some messages of a batch; return how many."""
+        header, start, end = kernel.slice_batch(data, self.wanted, count)
+        if len(header) + end - start > self.bytes_left:
+            if self._parts:
+                self.bytes_left = 0
+                return 0
+            count = self._count_fitting(data, count, start)
+            header, start, end = kernel.slice_batch(data, self.wanted, count)
+            self.bytes_left = 0  # The rest of this batch must come before anything else.
+        else:
+            self.bytes_left -= len(header) + end - start
+        self._parts += (header, memoryview(data)[start:end])
+        return count
+
+    def _count_fitting(self, data: Buffer, count: int, start: int) -> int:
+        """Give how many of the next messages fit, at least one; found by halving."""
+        room = self.bytes_left - kernel.BATCH_HEADER_BYTES
+        low, high = 1, count
+        while low < high:
+            middle = (low + high + 1) // 2
+            _, end = kernel.find_offset(data, self.wanted + middle)
+            low, high = (middle, high) if end - start <= room else (low, middle - 1)
+        return low
+
+    def result(self) -> Polled:
+        """Give what was taken."""
+        if not self.messages_count:
+            return NOTHING_POLLED
+        return Polled(tuple(self._parts), self.messages_count, self._first, self.wanted - 1)

@@ -1,0 +1,598 @@
+"""One partition: the state machine of its log, and the face of its segments to the shard.
+
+```
+primary   prepare: check, stamp ----> log ----> apply, on every replica: append, offsets, purge
+                                                  |
+shard     store, flush, checkpoint <-- segments <-+-> memory tail --> poll
+```
+
+The shard carries out `take_effects`, brings the answers through `PartitionsShared.step`, and calls
+`open` once, after the checkpoint is installed and the journal's ops are applied again.
+
+Flow:       apply, store, reply.
+Invariants: only `apply` and `install` change what replicas must agree on; a segment's bytes follow
+            from the applied ops alone; polls see applied batches only.
+"""
+
+import struct
+from collections.abc import Callable, Iterable, Sequence
+
+from headrace.base.checksum import xxh3_64
+from headrace.base.ids import unpack_namespace
+from headrace.partitions.confirm import confirmation
+from headrace.partitions.gather import Polled, PollStart
+from headrace.partitions.install import check_pieces, state_artifact
+from headrace.partitions.log import PartitionLog, Segment
+from headrace.partitions.offsets import ConsumerOffsets
+from headrace.partitions.options import PartitionOptions
+from headrace.partitions.prepared import Prepared
+from headrace.partitions.reads import Reads
+from headrace.partitions.shared import PartitionsShared
+from headrace.partitions.snapshot import Snapshot, decode_snapshot, encode_snapshot
+from headrace.partitions.tail import MemoryTail, TailBatch, tail_copy
+from headrace.partitions.writer import SegmentWriter
+from headrace.ports.machine import Artifact, Piece, StoredPiece
+from headrace.ports.network import Buffer
+from headrace.ports.probes import Probes
+from headrace.ports.segments import (
+    IndexRead,
+    SegmentEffect,
+    SegmentEvent,
+    SegmentExtent,
+    SegmentFailed,
+    SegmentRead,
+    SegmentsOpened,
+    SegmentsSynced,
+    SegmentWritten,
+)
+from headrace.wire.batches import admit_batch, decode_batch_header
+from headrace.wire.codec import decode_exactly
+from headrace.wire.commands.internal import (
+    FORGET_GROUP_OFFSETS,
+    LOST_RANGE,
+    OFFSET_KEY,
+    OFFSET_MARK,
+    PURGE_PARTITION,
+    RETAIN,
+    TRIM_UP_TO,
+)
+from headrace.wire.errors import Code, CorruptError, RefusedError
+from headrace.wire.numbers import ConsumerKind, Operation
+from headrace.wire.replica_headers import PrepareHeader
+from headrace.wire.replies import RESULT_OK, encode_rejection
+from headrace.wire.requests import RequestHeader
+from headrace.wire.transfer import ArtifactKind
+
+_LINK = struct.Struct("<QQQQQ")  # hash so far, of the op, and what came of it
+
+
+class PartitionMachine:
+    """See the module."""
+
+    def __init__(self, options: PartitionOptions, shared: PartitionsShared, probes: Probes) -> None:
+        self.options = options
+        self._namespace = unpack_namespace(options.namespace)
+        self._shared = shared
+        self._probes = probes
+        self._log = PartitionLog(options)
+        self._tail = MemoryTail(shared.tails)
+        self._offsets = ConsumerOffsets(options.offsets_max)
+        self._generation = 0  # of the purge that was applied last
+        self._hash = 0
+        self._prepared = Prepared()
+        self._artifact: Artifact | None = None  # of the state as it is, once somebody asked
+        self._writer = SegmentWriter(options, shared, self, probes)
+        self._reads = Reads(self._log, self._tail, self._writer, shared, probes)
+        self._vouched: tuple[SegmentExtent, ...] = ()  # by the checkpoint that was installed
+        self._is_opening = False
+        self._preparations: dict[int, Callable[[Buffer], None]] = {
+            Operation.STORE_CONSUMER_OFFSET: self._prepare_store,
+            Operation.DELETE_CONSUMER_OFFSET: self._prepare_delete,
+            Operation.AUTO_COMMIT_OFFSET: self._prepare_auto_commit,
+            Operation.PURGE_PARTITION: self._prepare_purge,
+            Operation.LOST_RANGE: self._prepare_lost_range,
+        }
+        self._appliers: dict[int, Callable[[PrepareHeader, Buffer], bytes]] = {
+            Operation.SEND_MESSAGES: self._append,
+            Operation.STORE_CONSUMER_OFFSET: self._store_offset,
+            Operation.DELETE_CONSUMER_OFFSET: self._delete_offset,
+            Operation.AUTO_COMMIT_OFFSET: self._auto_commit,
+            Operation.DELETE_SEGMENTS: self._trim,
+            Operation.PURGE_PARTITION: self._purge,
+            Operation.RETAIN: self._retain,
+            Operation.LOST_RANGE: self._lose_range,
+            Operation.FORGET_GROUP_OFFSETS: self._forget_groups,
+        }
+        self._answers: dict[type, Callable[..., None]] = {
+            SegmentWritten: self._writer.on_written,
+            SegmentsSynced: self._writer.on_synced,
+            SegmentFailed: self._writer.on_failed,
+            SegmentsOpened: self._writer.on_opened,
+            SegmentRead: self._reads.on_read,
+            IndexRead: self._reads.on_index,
+        }
+
+    # What it holds.
+
+    @property
+    def next_offset(self) -> int:
+        """The offset that the next applied message gets."""
+        return self._log.next_offset
+
+    @property
+    def prepared_offset(self) -> int:
+        """The offset that the next prepared message gets."""
+        return self._prepared.next_offset if self._prepared.ops_count else self._log.next_offset
+
+    @property
+    def current_offset(self) -> int:
+        """The offset of the last committed message; 0 when there was none yet."""
+        return max(self._log.next_offset - 1, 0)
+
+    @property
+    def first_offset(self) -> int:
+        """The offset of the oldest message; the next one to come when there is none."""
+        return self._log.first_offset
+
+    @property
+    def messages_count(self) -> int:
+        """How many messages there are."""
+        return self._log.messages_count
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes their batches take."""
+        return self._log.size_bytes
+
+    @property
+    def segments_count(self) -> int:
+        """How many segments there are; the active one has no file before its first batch."""
+        return len(self._log.segments) + (self._log.active is None)
+
+    @property
+    def sealed_bytes(self) -> int:
+        """How many bytes of batches are in sealed segments: what a size limit counts."""
+        return sum(segment.batch_bytes for segment in self._log.sealed())
+
+    @property
+    def oldest_sealed_stamp(self) -> int | None:
+        """The newest stamp of the oldest sealed segment: the next that can expire."""
+        return next((segment.newest_stamp for segment in self._log.sealed()), None)
+
+    @property
+    def history_epoch(self) -> int:
+        """Which history this is; every purge begins one."""
+        return self._log.history_epoch
+
+    @property
+    def purge_generation(self) -> int:
+        """The generation of the last purge that was applied."""
+        return self._generation
+
+    @property
+    def lost_ranges(self) -> tuple[tuple[int, int], ...]:
+        """The offsets that were lost: from the first up to, not including, the second."""
+        return tuple(self._log.gaps)
+
+    @property
+    def tail_bytes(self) -> int:
+        """How much memory its newest batches take."""
+        return self._tail.bytes_held
+
+    @property
+    def waiting_bytes(self) -> int:
+        """How many bytes wait for `store`."""
+        return self._writer.waiting_bytes
+
+    @property
+    def fence(self) -> str | None:
+        """Why nothing may be sent to it or read from it any more, if so."""
+        return self._writer.fence
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its files have been taken up."""
+        return self._writer.is_open
+
+    def stored_offset(self, kind: ConsumerKind, consumer_id: int) -> int | None:
+        """Give the offset that a consumer or group has stored.
+
+        Raises:
+            RefusedError: Recovery found it ahead of the data, and it was not stored anew (PT-20).
+        """
+        return self._offsets.find(kind, consumer_id)
+
+    def peek_offset(self, kind: ConsumerKind, consumer_id: int) -> int | None:
+        """Give the offset that is stored, whether it lies ahead of the data or not."""
+        return self._offsets.peek(kind, consumer_id)
+
+    def stored_group_ids(self) -> list[int]:
+        """Give the consumer groups that have stored an offset."""
+        return [mark.id for mark in self._offsets.marks() if mark.kind == ConsumerKind.GROUP]
+
+    def sealed_end(self, count: int) -> int | None:
+        """Give the last offset of the count-th oldest sealed segment, or of the last there is."""
+        sealed = list(self._log.sealed())[: max(count, 0)]
+        return sealed[-1].end_offset - 1 if sealed else None
+
+    # The contract with consensus.
+
+    def prepare(self, header: RequestHeader, body: Buffer, timestamp: int) -> Buffer:
+        """Stamp a batch in place, or check an op against what is applied.
+
+        The op must then be ordered: the offsets are given out.
+
+        Raises:
+            RefusedError: The request cannot be granted; nothing has changed.
+        """
+        if self._prepared.ops_count == 0:
+            self._prepared.begin(self._log, self._generation)
+        if header.operation == Operation.SEND_MESSAGES:
+            body = self._stamp(body, timestamp)
+        else:
+            assert header.operation in self._appliers
+            check = self._preparations.get(header.operation)
+            if check is not None:
+                check(body)
+        self._prepared.ops_count += 1
+        return body
+
+    def _stamp(self, body: Buffer, timestamp: int) -> Buffer:
+        if self.fence is not None:
+            raise RefusedError(Code.CANNOT_APPEND_MESSAGE, what=self.fence)
+        if isinstance(body, bytes) or (isinstance(body, memoryview) and body.readonly):
+            body = bytearray(body)
+        prepared = self._prepared
+        messages_count = decode_batch_header(body).messages_count
+        timestamp = max(timestamp, prepared.newest_stamp)
+        admit_batch(
+            body,
+            messages_count,
+            partition_id=self._namespace.partition,
+            base_offset=prepared.next_offset,
+            base_timestamp=timestamp,
+        )
+        prepared.append(prepared.next_offset + messages_count, timestamp)
+        return body
+
+    def _prepare_store(self, body: Buffer) -> None:
+        self._refuse_during_purge()
+        mark = decode_exactly(OFFSET_MARK, body)
+        code = self._refusal_to_store(mark.kind, mark.id, mark.offset)
+        if code is not None:
+            raise RefusedError(code, offset=mark.offset, end=self._log.next_offset)
+
+    def _prepare_delete(self, body: Buffer) -> None:
+        self._refuse_during_purge()
+        key = decode_exactly(OFFSET_KEY, body)
+        if self._offsets.peek(key.kind, key.id) is None:
+            raise RefusedError(Code.CONSUMER_OFFSET_NOT_FOUND, consumer=key.id)
+
+    def _prepare_auto_commit(self, body: Buffer) -> None:
+        self._refuse_during_purge()
+        decode_exactly(OFFSET_MARK, body)
+
+    def _refuse_during_purge(self) -> None:
+        """Keep offsets of the old history out of the new one, which would take them for its own."""
+        if self._prepared.generation != self._generation:
+            raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED, what="a purge is under way")
+
+    def _prepare_purge(self, body: Buffer) -> None:
+        self._prepared.purge(decode_exactly(PURGE_PARTITION, body).generation)
+
+    def _prepare_lost_range(self, body: Buffer) -> None:
+        self._prepared.lose(decode_exactly(LOST_RANGE, body).end)
+
+    def foresee(self, ops: Iterable[tuple[PrepareHeader, Buffer]]) -> None:
+        """Forget what was prepared; these ops, in order, are prepared and not applied yet."""
+        prepared = self._prepared
+        prepared.begin(self._log, self._generation)
+        for header, body in ops:
+            prepared.ops_count += 1
+            if header.operation == Operation.PURGE_PARTITION:
+                self._prepare_purge(body)
+            elif header.operation == Operation.LOST_RANGE:
+                self._prepare_lost_range(body)
+            elif header.operation == Operation.SEND_MESSAGES and body:
+                batch = decode_batch_header(body)
+                end_offset = batch.base_offset + batch.messages_count
+                prepared.append(end_offset, batch.base_timestamp)
+
+    def apply(self, header: PrepareHeader, body: Buffer) -> bytes:
+        """Apply one committed op; give the body of its reply."""
+        if self._prepared.ops_count:
+            self._prepared.ops_count -= 1
+        self._artifact = None
+        return self._appliers[header.operation](header, body)
+
+    def state_hash(self) -> int:
+        """Give a hash of the applied ops and of what came of them."""
+        return self._hash
+
+    def checkpoint(self) -> tuple[Artifact, ...]:
+        """Give all but the batches, which are durable in their files once `flush` is.
+
+        The last one taken before `on_checkpointed` is the one that became durable.
+        """
+        self._writer.capture()
+        return (self._state(),)
+
+    def export(self) -> tuple[Piece, ...]:
+        """Give the pieces of all segments, which now are in their files, and the rest."""
+        self.store()
+        pieces = [
+            StoredPiece(
+                ArtifactKind.SEGMENT_LOG,
+                piece.first_offset,
+                piece.length,
+                piece.chain,
+                segment.file,
+                piece.position,
+            )
+            for segment in self._log.segments
+            for piece in segment.pieces
+        ]
+        return (*pieces, self._state())
+
+    def install(self, artifacts: Sequence[Piece]) -> None:
+        """Take over a checkpoint of our own, before `open`, or a state that was exported.
+
+        Raises:
+            CorruptError: The state is damaged, or older than ours; nothing has changed.
+        """
+        state = state_artifact(artifacts)
+        snapshot = decode_snapshot(state.data, self.options)
+        if len(artifacts) == 1 and not self._is_opening:
+            self._adopt(snapshot)
+            self._vouched = tuple(
+                SegmentExtent(segment.file, segment.length) for segment in self._log.segments
+            )
+            return
+        before = self._log
+        self._refuse_rewind(snapshot)
+        fetched = check_pieces(artifacts, snapshot.log, held=before)
+        files = dict.fromkeys(segment.file for segment in snapshot.log.segments)
+        gone = [segment for segment in before.segments if segment.file not in files]
+        for segment in gone:
+            segment.is_dropped = True
+        self._adopt(snapshot)
+        self._writer.drop(gone)
+        for each in fetched:
+            self._writer.put(
+                each.segment, each.piece.position, each.data, None, each.piece.first_offset
+            )
+        self._probes.hit("partition.state_installed")
+
+    def _refuse_rewind(self, snapshot: Snapshot) -> None:
+        """Refuse a state that would give out offsets a second time (PT-25)."""
+        ours = (self._log.history_epoch, self._log.next_offset)
+        offered = (snapshot.log.history_epoch, snapshot.log.next_offset)
+        if offered < ours or snapshot.purge_generation < self._generation:
+            raise CorruptError(f"a state of epoch and offset {offered}, ours are {ours}")
+
+    def _adopt(self, snapshot: Snapshot) -> None:
+        for segment in self._log.segments:
+            self._shared.indexes.forget(segment)
+        self._log = self._reads.log = snapshot.log
+        self._generation = snapshot.purge_generation
+        self._hash = snapshot.state_hash
+        self._prepared.begin(self._log, self._generation)
+        self._begin_tail()
+        ahead = self._offsets.restore(
+            snapshot.marks, next_offset=self._log.next_offset, policy=self.options.offsets_ahead
+        )
+        for _ in range(ahead):
+            self._probes.hit("partition.offset_ahead")
+        self._artifact = None
+
+    def _begin_tail(self) -> None:
+        self._tail.close()
+        self._tail = self._reads.tail = MemoryTail(self._shared.tails)
+
+    def _state(self) -> Artifact:
+        if self._artifact is None:
+            data = encode_snapshot(
+                self.options,
+                self._log,
+                self._offsets,
+                purge_generation=self._generation,
+                state_hash=self._hash,
+            )
+            self._artifact = Artifact(ArtifactKind.CONSUMER_OFFSETS, self._log.next_offset, data)
+        return self._artifact
+
+    # Ops.
+
+    def _mix(self, operation: int, op_hash: int) -> None:
+        """Note an op and the state that it led to in the hash."""
+        log = self._log
+        outcome = len(log.segments) << 32 ^ log.size_bytes ^ len(self._offsets) << 48
+        self._hash = xxh3_64(
+            _LINK.pack(self._hash, operation, op_hash, log.next_offset, outcome & (1 << 64) - 1)
+        )
+
+    def _append(self, header: PrepareHeader, body: Buffer) -> bytes:
+        batch = decode_batch_header(body)
+        assert batch.length == len(body)
+        assert batch.partition_id == self._namespace.partition
+        segment, position = self._log.append(batch)
+        if self._writer.fence is None:
+            data = tail_copy(body)
+            end_offset = self._log.next_offset
+            self._tail.append(TailBatch(batch.base_offset, end_offset, batch.base_timestamp, data))
+            self._writer.put(segment, position, data, self._tail, end_offset)
+            self._shared.tails.shrink()
+        if segment.is_sealed:
+            self._seal(segment)
+        self._mix(header.operation, batch.checksum)
+        return confirmation(self._namespace, batch.base_offset)
+
+    def _seal(self, segment: Segment) -> None:
+        self._writer.seal(segment)
+        self._shared.indexes.touch(segment)
+
+    def _refusal_to_store(self, kind: ConsumerKind, consumer_id: int, offset: int) -> Code | None:
+        if offset >= self._log.next_offset:
+            return Code.INVALID_OFFSET
+        return self._offsets.refusal_to_store(kind, consumer_id)
+
+    def _store_offset(self, header: PrepareHeader, body: Buffer) -> bytes:
+        mark = decode_exactly(OFFSET_MARK, body)
+        code = self._refusal_to_store(mark.kind, mark.id, mark.offset)
+        if code is None:
+            self._offsets.store(mark.kind, mark.id, mark.offset)
+        self._mix(header.operation, xxh3_64(body))
+        return RESULT_OK if code is None else encode_rejection(code)
+
+    def _delete_offset(self, header: PrepareHeader, body: Buffer) -> bytes:
+        key = decode_exactly(OFFSET_KEY, body)
+        is_deleted = self._offsets.delete(key.kind, key.id)
+        self._mix(header.operation, xxh3_64(body))
+        return RESULT_OK if is_deleted else encode_rejection(Code.CONSUMER_OFFSET_NOT_FOUND)
+
+    def _auto_commit(self, header: PrepareHeader, body: Buffer) -> bytes:
+        """Store what a poll has served, if that is further than what is stored (O3.6)."""
+        mark = decode_exactly(OFFSET_MARK, body)
+        stored = self._offsets.peek(mark.kind, mark.id)
+        if (stored is None or mark.offset > stored) and self._refusal_to_store(
+            mark.kind, mark.id, mark.offset
+        ) is None:
+            self._offsets.store(mark.kind, mark.id, mark.offset)
+        self._mix(header.operation, xxh3_64(body))
+        return b""
+
+    def _forget_groups(self, header: PrepareHeader, body: Buffer) -> bytes:
+        for group_id in decode_exactly(FORGET_GROUP_OFFSETS, body).group_ids:
+            self._offsets.delete(ConsumerKind.GROUP, group_id)
+        self._mix(header.operation, xxh3_64(body))
+        return b""
+
+    def _trim(self, header: PrepareHeader, body: Buffer) -> bytes:
+        """Drop sealed segments up to an offset, but nothing that a consumer has still to read."""
+        last = decode_exactly(TRIM_UP_TO, body).up_to_offset
+        smallest = self._offsets.smallest()
+        if smallest is not None:
+            last = min(last, smallest)
+        ends = [segment.end_offset - 1 for segment in self._log.sealed()]
+        self._drop(sum(end <= last for end in ends))
+        self._mix(header.operation, xxh3_64(body))
+        return b""
+
+    def _retain(self, header: PrepareHeader, body: Buffer) -> bytes:
+        """Drop sealed segments that are too old or too many, by the op's own time (O3.4)."""
+        limits = decode_exactly(RETAIN, body)
+        sealed = list(self._log.sealed())
+        size = sum(segment.batch_bytes for segment in sealed)
+        count = 0
+        for segment in sealed:
+            is_expired = limits.expiry and segment.newest_stamp + limits.expiry <= header.timestamp
+            is_over = limits.bytes_max and size > limits.bytes_max
+            if not is_expired and not is_over:
+                break
+            size -= segment.batch_bytes
+            count += 1
+        self._drop(count)
+        self._mix(header.operation, xxh3_64(body))
+        return b""
+
+    def _drop(self, count: int) -> None:
+        if count:
+            self._writer.drop(self._log.drop(count))
+            self._tail.drop_below(self._log.first_offset)
+
+    def _purge(self, header: PrepareHeader, body: Buffer) -> bytes:
+        """Begin a new history, once for each generation; request numbers stay known."""
+        generation = decode_exactly(PURGE_PARTITION, body).generation
+        if generation > self._generation:
+            self._generation = generation
+            self._writer.drop(self._log.begin_history())
+            self._offsets.clear()
+            self._begin_tail()
+        self._mix(header.operation, generation)
+        return b""
+
+    def _lose_range(self, header: PrepareHeader, body: Buffer) -> bytes:
+        """Never give out offsets that may have been given out before a power cut (O3.5)."""
+        active = self._log.active
+        if self._log.lose(decode_exactly(LOST_RANGE, body).end):
+            self._probes.hit("partition.range_lost")
+            if active is not None:
+                self._seal(active)
+        self._mix(header.operation, xxh3_64(body))
+        return b""
+
+    # Segments.
+
+    def open(self) -> None:
+        """Take up the files, once; before that is answered nothing is written or read."""
+        assert not self._is_opening
+        self._is_opening = True
+        self._writer.open(self._vouched)
+        self._vouched = ()
+
+    def store(self) -> None:
+        """Hand over the committed batches that wait for their segment, in rounds of 8 MiB."""
+        self._writer.store()
+
+    def flush(self) -> int | None:
+        """Store all that is applied and make it durable; give the token for `is_flushed`.
+
+        Nothing is given when it is durable already. A fenced partition never becomes so: whoever
+        waits must look at `fence` too.
+        """
+        return self._writer.flush()
+
+    def is_flushed(self, token: int) -> bool:
+        """Whether what `flush` stood for is durable."""
+        return self._writer.is_flushed(token)
+
+    def on_checkpointed(self) -> None:
+        """Remove files that the checkpoint, durable now, no longer names."""
+        self._writer.on_checkpointed()
+
+    def tick(self, now: int) -> None:
+        """Let time pass; `PartitionsShared.tick` does it for all that wait for space."""
+        self._shared.tick(now)
+
+    def retry(self) -> None:
+        """Try again what found no space."""
+        self._writer.retry()
+
+    def step(self, event: SegmentEvent) -> None:
+        """Take the answer to an effect."""
+        self._answers[type(event)](event)
+
+    def take_effects(self) -> list[SegmentEffect]:
+        """Give what must now happen, in order, once."""
+        effects = self._writer.effects
+        self._writer.effects = []
+        if not self._reads.polled:
+            self._shared.busy.pop(self, None)
+        return effects
+
+    def close(self) -> None:
+        """Give back what the shard shares; the partition is gone."""
+        self._tail.close()
+        for segment in self._log.segments:
+            self._shared.indexes.forget(segment)
+        self._shared.forget(self)
+
+    # Polls.
+
+    def poll(self, ticket: int, start: PollStart, *, count: int, bytes_max: int) -> Polled | None:
+        """Answer a poll at once, or give nothing and the answer later by `take_polled`.
+
+        Raises:
+            RefusedError: The first wanted message cannot be read, or not yet.
+        """
+        if self.fence is not None:
+            raise RefusedError(Code.CANNOT_READ_MESSAGE, what=self.fence)
+        return self._reads.poll(ticket, start, count=count, bytes_max=bytes_max)
+
+    def take_polled(self) -> list[tuple[int, Polled | RefusedError]]:
+        """Give the polls that have been answered since, once."""
+        polled = self._reads.polled
+        self._reads.polled = []
+        if not self._writer.effects:
+            self._shared.busy.pop(self, None)
+        return polled

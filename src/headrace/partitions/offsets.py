@@ -1,0 +1,111 @@
+"""How far consumers and groups have come in a partition: one offset for each.
+
+An offset that lies beyond the data after recovery is never moved in silence (PT-20): it is marked,
+counted, and by the policy either an error for its reader or set to the end.
+
+Flow:       apply.
+Invariants: changed by applying ops and by recovery only; a stored offset moves backwards only when
+            a client asks for it (P5).
+"""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from headrace.partitions.options import AheadPolicy
+from headrace.wire.errors import Code, RefusedError
+from headrace.wire.numbers import ConsumerKind
+
+
+class StoredMark(msgspec.Struct, frozen=True):
+    """The last offset that a consumer or group has consumed."""
+
+    kind: ConsumerKind
+    id: int
+    offset: int
+    is_ahead: bool  # found beyond the data after recovery, and not stored anew since
+
+
+class ConsumerOffsets:
+    """All stored offsets of one partition."""
+
+    __slots__ = ("_ahead", "_offsets", "_offsets_max")
+
+    def __init__(self, offsets_max: int) -> None:
+        self._offsets_max = offsets_max
+        self._offsets: dict[tuple[ConsumerKind, int], int] = {}
+        self._ahead: dict[tuple[ConsumerKind, int], None] = {}
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def find(self, kind: ConsumerKind, consumer_id: int) -> int | None:
+        """Give a stored offset, if there is one.
+
+        Raises:
+            RefusedError: It was ahead of the data after recovery, and the policy is to say so.
+        """
+        key = (kind, consumer_id)
+        if key in self._ahead:
+            raise RefusedError(
+                Code.INVALID_OFFSET,
+                offset=self._offsets[key],
+                what="stored beyond the recovered data: store it anew or delete it",
+            )
+        return self._offsets.get(key)
+
+    def peek(self, kind: ConsumerKind, consumer_id: int) -> int | None:
+        """Give a stored offset as it is."""
+        return self._offsets.get((kind, consumer_id))
+
+    def refusal_to_store(self, kind: ConsumerKind, consumer_id: int) -> Code | None:
+        """Say why an offset could not be stored, if it could not."""
+        is_new = (kind, consumer_id) not in self._offsets
+        if is_new and len(self._offsets) >= self._offsets_max:
+            return Code.CONSUMER_OFFSET_LIMIT_REACHED
+        return None
+
+    def store(self, kind: ConsumerKind, consumer_id: int, offset: int) -> None:
+        """Store an offset, also a smaller one."""
+        assert len(self._offsets) < self._offsets_max or (kind, consumer_id) in self._offsets
+        self._offsets[kind, consumer_id] = offset
+        self._ahead.pop((kind, consumer_id), None)
+
+    def delete(self, kind: ConsumerKind, consumer_id: int) -> bool:
+        """Forget an offset; return whether there was one."""
+        self._ahead.pop((kind, consumer_id), None)
+        return self._offsets.pop((kind, consumer_id), None) is not None
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._offsets.clear()
+        self._ahead.clear()
+
+    def smallest(self) -> int | None:
+        """Give the smallest offset of all: what lies behind it everyone has consumed."""
+        return min(self._offsets.values(), default=None)
+
+    def marks(self) -> Iterator[StoredMark]:
+        """Give all offsets in a fixed order."""
+        for kind, consumer_id in sorted(self._offsets):
+            key = (kind, consumer_id)
+            yield StoredMark(kind, consumer_id, self._offsets[key], key in self._ahead)
+
+    def restore(self, marks: Iterable[StoredMark], *, next_offset: int, policy: AheadPolicy) -> int:
+        """Take over all offsets; return how many were found beyond the data."""
+        self.clear()
+        found = 0
+        for mark in marks:
+            key = (mark.kind, mark.id)
+            self._offsets[key] = mark.offset
+            is_beyond = mark.offset >= next_offset
+            found += is_beyond
+            if not is_beyond and not mark.is_ahead:
+                continue
+            if policy == AheadPolicy.FAIL:
+                self._ahead[key] = None
+            elif next_offset == 0:
+                del self._offsets[key]  # There is no message that it could stand at.
+            else:
+                self._offsets[key] = min(mark.offset, next_offset - 1)
+        return found

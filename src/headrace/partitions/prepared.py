@@ -1,0 +1,41 @@
+"""What a primary has given out and not applied yet: the next offset depends on it (O3.1).
+
+Flow: replicate.
+"""
+
+from headrace.partitions.log import PartitionLog
+
+
+class Prepared:
+    """The end of the log as it will be when every prepared op is applied."""
+
+    __slots__ = ("generation", "newest_stamp", "next_offset", "ops_count")
+
+    def __init__(self) -> None:
+        self.ops_count = 0
+        self.next_offset = 0
+        self.newest_stamp = 0
+        self.generation = 0
+
+    def begin(self, log: PartitionLog, generation: int) -> None:
+        """Start from what is applied."""
+        self.ops_count = 0
+        self.next_offset = log.next_offset
+        self.newest_stamp = log.newest_stamp
+        self.generation = generation
+
+    def append(self, next_offset: int, timestamp: int) -> None:
+        """Note a batch."""
+        assert timestamp >= self.newest_stamp
+        self.next_offset = next_offset
+        self.newest_stamp = timestamp
+
+    def purge(self, generation: int) -> None:
+        """Note a purge; one that is not newer changes nothing."""
+        if generation > self.generation:
+            self.generation = generation
+            self.next_offset = 0
+
+    def lose(self, end: int) -> None:
+        """Note a lost range."""
+        self.next_offset = max(self.next_offset, end)

@@ -1,0 +1,106 @@
+"""What all partitions of a shard have in common: memory, indexes, tokens, and who wants what."""
+
+from typing import Protocol
+
+from headrace.base.limits import MIB
+from headrace.partitions.log import Segment
+from headrace.partitions.tail import TailBudget
+from headrace.ports.segments import SegmentEvent
+
+TAIL_BYTES_MAX = 256 * MIB
+INDEXES_MAX = 256  # of sealed segments; one of 1 GiB takes 400 KB
+_SPACE_RETRY_TICKS = 100
+
+
+class Owner(Protocol):
+    """Who asked for an effect."""
+
+    def step(self, event: SegmentEvent) -> None:
+        """Take the answer."""
+
+    def retry(self) -> None:
+        """Ask again for what found no space."""
+
+
+class IndexCache:
+    """The indexes of sealed segments that were used last."""
+
+    __slots__ = ("_segments", "indexes_max")
+
+    def __init__(self, indexes_max: int) -> None:
+        assert indexes_max > 0
+        self.indexes_max = indexes_max
+        self._segments: dict[Segment, None] = {}  # the longest unused first
+
+    def touch(self, segment: Segment) -> None:
+        """Note the use of a sealed segment's index; another's may be dropped for it."""
+        assert segment.index is not None
+        self._segments.pop(segment, None)
+        self._segments[segment] = None
+        if len(self._segments) > self.indexes_max:
+            unused = next(iter(self._segments))
+            del self._segments[unused]
+            unused.index = None
+
+    def forget(self, segment: Segment) -> None:
+        """Drop the index of a segment that is gone."""
+        self._segments.pop(segment, None)
+        segment.index = None
+
+
+class PartitionsShared:
+    """One for a shard; its owner looks here instead of walking all partitions.
+
+    `busy` holds who has effects or finished polls to be taken; whoever takes them removes the entry
+    (`PartitionMachine.take_effects` does). Tokens are of one number space, so that an answer finds
+    its way by `step`.
+    """
+
+    def __init__(
+        self, tail_bytes_max: int = TAIL_BYTES_MAX, indexes_max: int = INDEXES_MAX
+    ) -> None:
+        self.tails = TailBudget(tail_bytes_max)
+        self.indexes = IndexCache(indexes_max)
+        self.busy: dict[Owner, None] = {}
+        self.without_space: dict[Owner, None] = {}
+        self._owners: dict[int, Owner] = {}
+        self._token = 0
+        self._retry_due = 0
+
+    @property
+    def tail_bytes(self) -> int:
+        """How much memory the tails take; over the limit when too little is stored yet."""
+        return self.tails.bytes_held
+
+    @property
+    def tail_bytes_max(self) -> int:
+        """How much they may take."""
+        return self.tails.bytes_max
+
+    def new_token(self, owner: Owner) -> int:
+        """Give a number that no effect of this shard had, for an effect that is answered once."""
+        self._token += 1
+        self._owners[self._token] = owner
+        return self._token
+
+    def step(self, event: SegmentEvent) -> None:
+        """Tell an event to who asked for it; one that is gone need not know."""
+        owner = self._owners.pop(event.token, None)
+        if owner is not None:
+            owner.step(event)
+
+    def tick(self, now: int) -> None:
+        """Have those without space ask again, once a second (DK4)."""
+        if not self.without_space or now < self._retry_due:
+            return
+        self._retry_due = now + _SPACE_RETRY_TICKS
+        owners = list(self.without_space)
+        self.without_space.clear()
+        for owner in owners:
+            owner.retry()
+
+    def forget(self, owner: Owner) -> None:
+        """Forget a partition that is gone; what it asked for is answered to nobody."""
+        self.busy.pop(owner, None)
+        self.without_space.pop(owner, None)
+        self._owners = {token: each for token, each in self._owners.items() if each is not owner}

@@ -1,0 +1,147 @@
+"""The newest batches of a partition in memory: polls of them read no disk and verify nothing.
+
+A small batch is copied, so that it does not hold the large buffer that it arrived in; a large one
+keeps its buffer (O3.3). All partitions of a shard share one budget; over it, batches leave in the
+order in which they reached their segments, whichever partition they belong to.
+
+Invariants: the batches reach from the first one here to the end of the log without a gap that the
+            log does not record; a batch leaves only after it is written to its segment.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Sequence
+from operator import attrgetter
+
+import msgspec
+
+from headrace.base.limits import KIB
+from headrace.ports.network import Buffer
+
+COPIED_BYTES_MAX = 64 * KIB
+_SLACK = 64  # how many dropped batches may stand at the head of the list
+
+_BASE_OFFSET = attrgetter("base_offset")
+_TIMESTAMP = attrgetter("timestamp")
+
+
+class TailBatch(msgspec.Struct, frozen=True, gc=False):
+    """One committed batch; `end_offset` is the next one after it."""
+
+    base_offset: int
+    end_offset: int
+    timestamp: int
+    data: Buffer
+
+
+class TailBudget:
+    """How much memory all tails take together, and whose batches leave next."""
+
+    __slots__ = ("_stored", "bytes_held", "bytes_max")
+
+    def __init__(self, bytes_max: int) -> None:
+        assert bytes_max >= 0
+        self.bytes_max = bytes_max
+        self.bytes_held = 0
+        self._stored: deque[tuple[MemoryTail, int]] = deque()  # written up to an end offset
+
+    def stored(self, tail: "MemoryTail", end_offset: int) -> None:
+        """Note that the batches of a tail below an offset may leave."""
+        self._stored.append((tail, end_offset))
+        self.shrink()
+
+    def shrink(self) -> None:
+        """Let the oldest batches leave until the budget is kept, or nothing more may leave."""
+        while self.bytes_held > self.bytes_max and self._stored:
+            tail, end_offset = self._stored.popleft()
+            tail.drop_below(end_offset)
+
+    def forget(self, tail: "MemoryTail") -> None:
+        """Forget a tail that is gone."""
+        self._stored = deque(entry for entry in self._stored if entry[0] is not tail)
+
+
+class MemoryTail:
+    """The batches of one history of one partition."""
+
+    __slots__ = ("_batches", "_budget", "_head", "bytes_held")
+
+    def __init__(self, budget: TailBudget) -> None:
+        self._budget = budget
+        self._batches: list[TailBatch] = []
+        self._head = 0
+        self.bytes_held = 0
+
+    @property
+    def first_offset(self) -> int | None:
+        """Where the batches here begin; nothing if there are none."""
+        return self._batches[self._head].base_offset if self._head < len(self._batches) else None
+
+    @property
+    def first_timestamp(self) -> int:
+        """When the first batch here was stamped; there is one."""
+        return self._batches[self._head].timestamp
+
+    def append(self, batch: TailBatch) -> None:
+        """Take the next batch."""
+        assert not self._batches or batch.base_offset >= self._batches[-1].end_offset
+        self._batches.append(batch)
+        self.bytes_held += len(batch.data)
+        self._budget.bytes_held += len(batch.data)
+
+    def drop_below(self, end_offset: int) -> None:
+        """Drop the batches that end at or before an offset."""
+        batches = self._batches
+        head = self._head
+        freed = 0
+        while head < len(batches) and batches[head].end_offset <= end_offset:
+            freed += len(batches[head].data)
+            head += 1
+        if head > _SLACK and head * 2 > len(batches):
+            del batches[:head]
+            head = 0
+        else:
+            # The list keeps its places; what the places held must go all the same.
+            for index in range(self._head, head):
+                batches[index] = _GONE
+        self._head = head
+        self.bytes_held -= freed
+        self._budget.bytes_held -= freed
+        assert self.bytes_held >= 0
+
+    def close(self) -> None:
+        """Give everything back; the tail is not used any more."""
+        self._budget.bytes_held -= self.bytes_held
+        self.bytes_held = 0
+        self._batches.clear()
+        self._head = 0
+        self._budget.forget(self)
+
+    def find_offset(self, offset: int) -> int:
+        """Give the index of the batch with an offset, or of the next one after it."""
+        index = bisect_right(self._batches, offset, lo=self._head, key=_BASE_OFFSET)
+        if index > self._head and offset < self._batches[index - 1].end_offset:
+            return index - 1
+        return index
+
+    def find_timestamp(self, timestamp: int) -> TailBatch | None:
+        """Give the first batch that was stamped at or after a time."""
+        index = bisect_left(self._batches, timestamp, lo=self._head, key=_TIMESTAMP)
+        return self._batches[index] if index < len(self._batches) else None
+
+    @property
+    def batches(self) -> Sequence[TailBatch]:
+        """The batches by index, for looking only; those before the first one here are gone."""
+        return self._batches
+
+    def batch_at(self, index: int) -> TailBatch | None:
+        """Give a batch by its index."""
+        return self._batches[index] if index < len(self._batches) else None
+
+
+_GONE = TailBatch(0, 0, 0, b"")
+
+
+def tail_copy(data: Buffer) -> Buffer:
+    """Give the buffer that a tail may hold for as long as it likes."""
+    return bytes(data) if len(data) < COPIED_BYTES_MAX else data

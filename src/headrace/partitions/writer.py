@@ -1,0 +1,341 @@
+"""Brings committed batches into their segment files, and has them made durable.
+
+```
+put > waiting -- store --> handed over -- SegmentWritten --> written -- SegmentsSynced --> durable
+        ^                     |                                |
+        +---- no space -------+                                +-- it may leave memory
+```
+
+One round of writes is on its way at a time. If any of it found no space, the whole round is written
+again later: the same bytes at the same places.
+
+Flow:       store, checkpoint.
+Invariants: nothing is written before the files were cut to what the checkpoint vouches for; a sync
+            is asked for only when everything that it stands for is written; after a failure nothing
+            more happens to the files (O2.4, P7).
+"""
+
+from collections import deque
+from collections.abc import Iterable
+
+import msgspec
+
+from headrace.base.limits import MIB, SEGMENT_HEADER_BYTES
+from headrace.partitions.log import Segment
+from headrace.partitions.options import PartitionOptions
+from headrace.partitions.shared import Owner, PartitionsShared
+from headrace.partitions.tail import MemoryTail
+from headrace.ports.network import Buffer
+from headrace.ports.probes import Probes
+from headrace.ports.segments import (
+    OpenSegments,
+    RemoveSegments,
+    SegmentEffect,
+    SegmentExtent,
+    SegmentFailed,
+    SegmentFile,
+    SegmentsOpened,
+    SegmentsSynced,
+    SegmentWritten,
+    SyncSegments,
+    WriteIndex,
+    WriteSegment,
+)
+from headrace.wire.segment import SegmentHeader, encode_segment_header
+
+ROUND_BYTES_MAX = 8 * MIB
+
+
+class _Write(msgspec.Struct, frozen=True, gc=False):
+    """Bytes that wait for their place in a file."""
+
+    segment: Segment
+    position: int
+    data: Buffer
+    tail: MemoryTail | None  # who may drop them once they are written
+    end_offset: int
+    sequence: int
+
+
+class SegmentWriter:
+    """The files of one partition, as far as writing goes."""
+
+    def __init__(
+        self, options: PartitionOptions, shared: PartitionsShared, owner: Owner, probes: Probes
+    ) -> None:
+        self._options = options
+        self._shared = shared
+        self._owner = owner
+        self._probes = probes
+        self.effects: list[SegmentEffect] = []
+        self.fence: str | None = None
+        self.is_open = False
+        self.waiting_bytes = 0
+        self._waiting: deque[_Write] = deque()
+        self._round: list[_Write] = []
+        self._round_tokens: dict[int, None] = {}  # those not answered yet
+        self._is_round_short = False
+        self._sequence = 0  # of the last write that was put
+        self._written = 0  # everything up to this sequence is in its file
+        self._wanted = 0  # everything up to this sequence is to be handed over without more ado
+        self._dirty: dict[SegmentFile, None] = {}  # written since a sync was asked for
+        self._flushes: dict[int, int] = {}  # token -> sequence that must be written first
+        self._syncing: dict[int, None] = {}  # those of them whose sync is on its way
+        self._unindexed: deque[tuple[int, Segment]] = deque()
+        self._dropped: dict[SegmentFile, None] = {}  # until their files may go
+        self._dropped_count_captured = 0
+
+    def emit(self, effect: SegmentEffect) -> None:
+        """Have an effect carried out after those before it."""
+        self.effects.append(effect)
+        self.mark_busy()
+
+    def mark_busy(self) -> None:
+        """Have the owner of the shard look at this partition."""
+        self._shared.busy[self._owner] = None
+
+    def new_token(self) -> int:
+        """Give a token whose answer comes back to this partition."""
+        return self._shared.new_token(self._owner)
+
+    # Opening.
+
+    def open(self, extents: tuple[SegmentExtent, ...]) -> int:
+        """Take up the files that the checkpoint vouches for; return the token."""
+        assert not self.is_open
+        token = self.new_token()
+        options = self._options
+        self.emit(OpenSegments(token, options.namespace, options.created_revision, extents))
+        return token
+
+    def on_opened(self, event: SegmentsOpened) -> None:
+        """Begin to write, or never."""
+        if event.faults:
+            self._probes.hit("partition.open_failed")
+            self._fail("; ".join(fault.sentence for fault in event.faults))
+            return
+        self.is_open = True
+        self._advance()
+
+    # Writing.
+
+    def put(
+        self,
+        segment: Segment,
+        position: int,
+        data: Buffer,
+        tail: MemoryTail | None,
+        end_offset: int,
+    ) -> None:
+        """Take bytes for a place in a file; the file's header comes with its first batch."""
+        if self.fence is not None:
+            return  # They stay in the journal; here they would only fill the memory.
+        if position == SEGMENT_HEADER_BYTES:
+            self._put(segment, 0, header_block(segment.file), None, segment.base_offset)
+        self._put(segment, position, data, tail, end_offset)
+
+    def _put(
+        self,
+        segment: Segment,
+        position: int,
+        data: Buffer,
+        tail: MemoryTail | None,
+        end_offset: int,
+    ) -> None:
+        self._sequence += 1
+        self._waiting.append(_Write(segment, position, data, tail, end_offset, self._sequence))
+        self.waiting_bytes += len(data)
+
+    def seal(self, segment: Segment) -> None:
+        """Have the index of a sealed segment written once its batches are."""
+        if self.fence is None:
+            self._unindexed.append((self._sequence, segment))
+
+    def write_index(self, segment: Segment) -> None:
+        """Write the index of a segment, if it is known whole."""
+        index = segment.index
+        if (
+            index is not None
+            and segment.is_sealed
+            and not segment.is_dropped
+            and index.is_complete(segment.length)
+            and self.fence is None
+        ):
+            self.emit(WriteIndex(segment.file, index.encode(segment.file, segment.length)))
+
+    def store(self) -> None:
+        """Hand over what waits, in rounds: the next one when this one has returned."""
+        self._wanted = self._sequence
+        self._begin_round()
+
+    def _begin_round(self) -> None:
+        is_held = self._round_tokens or self._owner in self._shared.without_space
+        if not self._waiting or not self.is_open or self.fence is not None or is_held:
+            return
+        assert not self._round
+        self._round = self._take_round()
+        self._is_round_short = False
+        for run in _runs(self._round):
+            first = run[0]
+            token = self.new_token()
+            self._round_tokens[token] = None
+            self._dirty[first.segment.file] = None
+            parts = tuple([write.data for write in run])
+            self.emit(WriteSegment(token, first.segment.file, first.position, parts))
+
+    def _take_round(self) -> list[_Write]:
+        """Take writes off the queue, those of one file in one run.
+
+        With two runs, a lack of space in the first could leave the second without its file.
+        """
+        taken: list[_Write] = []
+        files: dict[SegmentFile, int] = {}  # where the run of each ends
+        size = 0
+        while self._waiting and size < ROUND_BYTES_MAX:
+            write = self._waiting[0]
+            if files.get(write.segment.file, write.position) != write.position:
+                break
+            self._waiting.popleft()
+            taken.append(write)
+            size += len(write.data)
+            files[write.segment.file] = write.position + len(write.data)
+        self.waiting_bytes -= size
+        return taken
+
+    def on_written(self, event: SegmentWritten) -> None:
+        """Count one write of the round; when it is over, go on or try all of it again."""
+        del self._round_tokens[event.token]
+        self._is_round_short |= not event.is_done
+        if self._round_tokens or self.fence is not None:
+            return
+        written, self._round = self._round, []
+        if self._is_round_short:
+            self._probes.hit("partition.no_space")
+            kept = [write for write in written if self._is_wanted(write)]
+            self._waiting.extendleft(reversed(kept))
+            self.waiting_bytes += sum(len(write.data) for write in kept)
+            self._shared.without_space[self._owner] = None
+            return
+        self._written = written[-1].sequence
+        self._release(written)
+        while self._unindexed and self._unindexed[0][0] <= self._written:
+            self.write_index(self._unindexed.popleft()[1])
+        self._advance()
+
+    def _release(self, written: Iterable[_Write]) -> None:
+        """Say which batches may leave memory; of each tail the last one stands for all."""
+        ends: dict[MemoryTail, int] = {}
+        for write in written:
+            if write.tail is not None:
+                ends[write.tail] = write.end_offset
+        for tail, end_offset in ends.items():
+            self._shared.tails.stored(tail, end_offset)
+
+    def retry(self) -> None:
+        """Try again what found no space."""
+        self._begin_round()
+        self._advance()
+
+    # Syncing.
+
+    def flush(self) -> int | None:
+        """Make durable all that was put so far; return the token to ask `is_flushed` with.
+
+        Nothing is returned when everything is durable already.
+        """
+        if self._flushes:
+            token, target = next(reversed(self._flushes.items()))
+            if target == self._sequence:
+                return token
+        elif not self._waiting and not self._round and not self._dirty and self.fence is None:
+            return None
+        token = self.new_token()
+        self._flushes[token] = self._sequence
+        self._advance()
+        return token
+
+    def is_flushed(self, token: int) -> bool:
+        """Whether a flush is durable; one that met a failure never is."""
+        return token not in self._flushes
+
+    def _advance(self) -> None:
+        """Ask for the syncs that nothing stands in the way of; write for the others."""
+        for token, target in self._flushes.items():
+            if token in self._syncing:
+                continue
+            is_written = self._written >= target or not (self._waiting or self._round)
+            if not is_written or not self.is_open or self.fence is not None:
+                break
+            self._syncing[token] = None
+            self.emit(SyncSegments(token, tuple(self._dirty)))
+            self._dirty.clear()
+        if len(self._syncing) < len(self._flushes) or self._written < self._wanted:
+            self._begin_round()
+
+    def on_synced(self, event: SegmentsSynced) -> None:
+        """Count a flush as done."""
+        if self.fence is None:
+            del self._syncing[event.token]
+            del self._flushes[event.token]
+
+    def on_failed(self, event: SegmentFailed) -> None:
+        """Stop for good: nobody knows what the files hold now."""
+        self._probes.hit("partition.fenced")
+        self._fail(event.sentence)
+
+    def _fail(self, sentence: str) -> None:
+        if self.fence is None:
+            self.fence = sentence
+        self._release([*self._round, *self._waiting])
+        self._waiting.clear()
+        self._round = []
+        self._unindexed.clear()
+        self.waiting_bytes = 0
+
+    # Removing.
+
+    def drop(self, segments: Iterable[Segment]) -> None:
+        """Forget segments; their files go when a checkpoint no longer names them."""
+        for segment in segments:
+            assert segment.is_dropped
+            self._dropped[segment.file] = None
+            self._dirty.pop(segment.file, None)
+            self._shared.indexes.forget(segment)
+        kept = [write for write in self._waiting if self._is_wanted(write)]
+        self._waiting = deque(kept)
+        self.waiting_bytes = sum(len(write.data) for write in kept)
+
+    def _is_wanted(self, write: _Write) -> bool:
+        return not write.segment.is_dropped and write.segment.file not in self._dropped
+
+    def capture(self) -> None:
+        """Note that a checkpoint is taken now: it does not name what was dropped before."""
+        self._dropped_count_captured = len(self._dropped)
+
+    def on_checkpointed(self) -> None:
+        """Remove the files that the checkpoint taken last, now durable, does not name."""
+        gone = tuple(self._dropped)[: self._dropped_count_captured]
+        if gone and self.is_open and self.fence is None:
+            self._dropped = {file: None for file in self._dropped if file not in gone}
+            self._dropped_count_captured = 0
+            self.emit(RemoveSegments(gone))
+
+
+def header_block(file: SegmentFile) -> bytes:
+    """Give the block that a segment file begins with."""
+    return encode_segment_header(
+        SegmentHeader(
+            namespace=file.namespace,
+            created_revision=file.created_revision,
+            history_epoch=file.history_epoch,
+            base_offset=file.base_offset,
+        )
+    )
+
+
+def _runs(writes: list[_Write]) -> list[list[_Write]]:
+    """Put writes that follow each other in one file together."""
+    runs: dict[SegmentFile, list[_Write]] = {}
+    for write in writes:
+        runs.setdefault(write.segment.file, []).append(write)
+    return list(runs.values())

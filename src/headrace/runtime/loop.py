@@ -1,0 +1,281 @@
+"""The pump: joins a shard with the world around it, in one event loop.
+
+```
+put, tell   from connections    -+
+wake        from other threads  -+-> one turn: gather, step, carry out; again as long as
+tick        every 10 ms         -+   effects are answered at once; then the turn ends
+```
+
+The first thing that a loop iteration brings asks for a turn, and the loop runs it when all readable
+connections have been read: one turn takes the frames of all of them.
+
+Flow:       receive, reply.
+Invariants: the shard is stepped by this loop alone, and never within a step;
+            effects are carried out in their order, those of one event before the next event;
+            after a failure the shard is not stepped again (PR7).
+"""
+
+import asyncio
+import logging
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from headrace.ports.network import (
+    CloseConnection,
+    ConnectionClosed,
+    ReadConnections,
+    RequestsArrived,
+    SendFrame,
+    SendReply,
+    SendToConnection,
+    Ticked,
+)
+
+TICK_SECONDS = 0.01
+# A thread that comes back from a sync waits at most so long for the interpreter; Python's default
+# is ten times that, and a turn full of large frames would delay the next sync by it.
+SWITCH_SECONDS = 0.0005
+# The shortest sleep of a loop that counts milliseconds.
+_SLEEP_SECONDS_MIN = 0.001
+# Effects answered at once may lead to more of them; after so many rounds sockets get their turn.
+_ROUNDS_MAX = 64
+# Nothing answers these at once, so that a turn that only replies asks no world for events.
+_UNANSWERED = frozenset((SendToConnection, SendReply, SendFrame, CloseConnection, ReadConnections))
+
+_log = logging.getLogger(__name__)
+
+
+class Core(Protocol):
+    """A whole shard: told of events, it answers with effects."""
+
+    def start(self) -> Sequence[object]:
+        """Give what must happen first."""
+
+    def step(self, event: Any) -> Sequence[object]:  # noqa: ANN401 - each core has its own union
+        """Take one event; give what must now happen, in order."""
+
+
+class World(Protocol):
+    """A part of the world that answers effects with events; it calls `Pump.wake` for new ones."""
+
+    def take_events(self) -> Sequence[object]:
+        """Give what has happened, in order, once."""
+
+
+class PumpFailedError(Exception):
+    """The shard, or what carries out its effects, raised: the process must end."""
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """Give the fastest event loop that is installed."""
+    try:
+        import uvloop  # noqa: PLC0415 - optional
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+def hasten_threads() -> None:
+    """Let waiting threads have the interpreter soon; call it once in a process with a pump."""
+    sys.setswitchinterval(SWITCH_SECONDS)
+
+
+class Pump:
+    """Runs one core; everything but `wake` is called from its event loop.
+
+    It is there before its core: transports put into it and worlds wake it from the start, and it
+    keeps what comes until it runs.
+    """
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ended: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._began = 0.0
+        self._now = 0
+        self._step: Callable[[Any], Sequence[object]] = _refuse_step
+        self._handlers: dict[type, Callable[[Any], None]] = {}
+        self._worlds: tuple[World, ...] = ()
+        self._ends_turn: Callable[[], None] = _do_nothing
+        # What the next turn takes, in this order; worlds come between the first and the second.
+        self._early: list[object] = []
+        self._frames: list[tuple[int, bytearray]] = []
+        self._late: list[object] = []
+        self._is_scheduled = False
+        self._is_woken = False
+        self._is_asking = True  # whether worlds may have events that nobody woke us for
+        self._is_running = False
+
+    # Beginning and end.
+
+    async def run(
+        self,
+        core: Core,
+        *,
+        carry_out: Mapping[type, Callable[[Any], None]],
+        worlds: Sequence[World] = (),
+        ends_turn: Callable[[], None] | None = None,
+    ) -> None:
+        """Start the core and run it until `stop`.
+
+        `carry_out` has a handler for the type of every effect; `ends_turn` is called when all
+        effects of a turn have been carried out.
+
+        Raises:
+            PumpFailedError: The core, a handler or a world raised; its cause says what.
+        """
+        assert self._loop is None, "a pump runs once"
+        self._loop = asyncio.get_running_loop()
+        self._ended = self._loop.create_future()
+        self._step = core.step
+        self._handlers = dict(carry_out)
+        self._worlds = tuple(worlds)
+        self._ends_turn = ends_turn or _do_nothing
+        self._is_running = True
+        self._began = time.monotonic()
+        self._early.insert(0, Ticked(0, _wall()))
+        self._guard(lambda: self._start(core))
+        try:
+            await self._ended
+        finally:
+            self._halt()
+
+    def stop(self) -> None:
+        """Step the core no more once the events at hand are done; `run` returns."""
+        self._halt()
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(None)
+
+    def _start(self, core: Core) -> None:
+        self._carry_out(core.start())
+        self._arm()
+        self._turn()
+
+    def _halt(self) -> None:
+        self._is_running = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # What comes in.
+
+    def put(self, connection: int, frame: bytearray) -> None:
+        """Take a whole frame of a connection into this turn."""
+        self._frames.append((connection, frame))
+        if not self._is_scheduled:
+            self._schedule()
+
+    def tell(self, event: object) -> None:
+        """Take news into this turn: of a connection, or of the host."""
+        (self._late if type(event) is ConnectionClosed else self._early).append(event)
+        if not self._is_scheduled:
+            self._schedule()
+
+    def wake(self) -> None:
+        """Say that a world has events; from any thread, and at no cost until they are taken."""
+        if self._is_woken or not self._is_running:
+            return
+        self._is_woken = True
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._on_woken)
+
+    def _schedule(self) -> None:
+        if self._is_running:
+            assert self._loop is not None
+            self._is_scheduled = True
+            self._loop.call_soon(self._on_scheduled)
+
+    def _on_scheduled(self) -> None:
+        self._is_scheduled = False
+        self._guard(self._turn)
+
+    def _on_woken(self) -> None:
+        # Cleared before the events are taken: one that comes later wakes again.
+        self._is_woken = False
+        self._is_asking = True
+        self._guard(self._turn)
+
+    def _on_tick(self) -> None:
+        """Tell the time; after a stall once, with all the ticks that have passed (SH-21)."""
+        now = int((time.monotonic() - self._began) / TICK_SECONDS)
+        if now > self._now:
+            self._now = now
+            self._early.insert(0, Ticked(now, _wall()))
+        self._arm()
+        self._guard(self._turn)
+
+    def _arm(self) -> None:
+        assert self._loop is not None
+        due = self._began + (self._now + 1) * TICK_SECONDS
+        delay = max(_SLEEP_SECONDS_MIN, due - time.monotonic())
+        self._timer = self._loop.call_later(delay, self._on_tick)
+
+    # One turn.
+
+    def _guard(self, work: Callable[[], None]) -> None:
+        """Do some work of the pump: the one place where a failure of the core is caught."""
+        if not self._is_running:
+            return
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 - the crash boundary
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        self._halt()
+        _log.critical("the shard has failed: %s: %s", type(error).__name__, error)
+        assert self._ended is not None
+        if not self._ended.done():
+            failure = PumpFailedError(f"{type(error).__name__}: {error}")
+            failure.__cause__ = error
+            self._ended.set_exception(failure)
+
+    def _turn(self) -> None:
+        """Step through all that is there, and what it is answered with at once."""
+        step, carry_out = self._step, self._carry_out
+        for _ in range(_ROUNDS_MAX):
+            for event in self._gather():
+                carry_out(step(event))
+            if not (self._is_asking and self._is_running):
+                break
+        else:
+            self._schedule()
+        self._ends_turn()
+
+    def _gather(self) -> list[object]:
+        """Give the events of one round: time, arrivals, worlds, requests, departures."""
+        events, self._early = self._early, []
+        if self._is_asking or self._is_woken:
+            self._is_asking = False
+            for world in self._worlds:
+                events += world.take_events()
+        if self._frames:
+            frames, self._frames = self._frames, []
+            events.append(RequestsArrived(tuple(frames)))
+        if self._late:
+            events += self._late
+            self._late = []
+        return events
+
+    def _carry_out(self, effects: Sequence[object]) -> None:
+        handlers = self._handlers
+        for effect in effects:
+            kind = type(effect)
+            handlers[kind](effect)
+            if kind not in _UNANSWERED:
+                self._is_asking = True
+
+
+def _refuse_step(event: object) -> Sequence[object]:
+    raise AssertionError(f"{type(event).__name__} before the pump runs")
+
+
+def _do_nothing() -> None:
+    """End a turn that nobody waits for."""
+
+
+def _wall() -> int:
+    """Give the wall clock in microseconds."""
+    return time.time_ns() // 1000

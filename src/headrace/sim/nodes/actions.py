@@ -1,0 +1,390 @@
+"""What clients of a simulated cluster do: one request each, and which answers it may get."""
+
+import struct
+from collections.abc import Callable
+from itertools import accumulate
+from typing import Any
+
+import msgspec
+
+from headrace import kernel
+from headrace.base.limits import MIB
+from headrace.base.prng import Prng
+from headrace.sim.nodes.history import Incarnation
+from headrace.wire.commands import groups, messages, streams, system, topics, users
+from headrace.wire.commands.command import Command
+from headrace.wire.errors import Code
+from headrace.wire.fields import Field, FieldKind, make_field
+from headrace.wire.identifiers import (
+    ByKey,
+    Consumer,
+    First,
+    FromOffset,
+    FromTimestamp,
+    Last,
+    Next,
+    Partitioning,
+    Strategy,
+    ToPartition,
+)
+from headrace.wire.numbers import ConsumerKind, UserStatus
+from headrace.wire.options import make_options
+
+STREAM = "s"
+CONSUMERS_MAX = 3
+
+_ABSENT = (
+    Code.STREAM_ID_NOT_FOUND,
+    Code.STREAM_NAME_NOT_FOUND,
+    Code.TOPIC_ID_NOT_FOUND,
+    Code.TOPIC_NAME_NOT_FOUND,
+    Code.PARTITION_NOT_FOUND,
+)
+_NO_GROUP = (
+    *_ABSENT,
+    Code.CONSUMER_GROUP_ID_NOT_FOUND,
+    Code.CONSUMER_GROUP_NAME_NOT_FOUND,
+    Code.CONSUMER_GROUP_MEMBER_NOT_FOUND,
+)
+_OFFSET_CODES = (
+    *_NO_GROUP,
+    Code.INVALID_OFFSET,
+    Code.CONSUMER_OFFSET_NOT_FOUND,
+    Code.CONSUMER_GROUP_PARTITION_NOT_OWNED,
+)
+
+
+class Action(msgspec.Struct, frozen=True, kw_only=True):
+    """One request: the command and its body, and how its answer is judged."""
+
+    kind: str
+    command: Command[Any, Any]
+    body: bytes
+    topic: str = ""
+    partition: int | None = None
+    codes: tuple[Code, ...] = ()  # refusals that are answers
+    consumer: Consumer | None = None
+    count: int = 0  # partitions of a topic that is made
+    batch: bytes = b""
+    # What a poll must find: in which incarnation, from which offset to which.
+    audited: tuple[Incarnation, int, int] | None = None
+
+    @property
+    def name(self) -> str:
+        """What checkers call the partition."""
+        return f"{self.topic}/{self.partition}"
+
+
+class WorkloadOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What clients do; times in microseconds, chances in percent."""
+
+    client_count: int = 2
+    requests: int = 80  # of all clients together
+    think_mean: int = 20_000
+    timeout: int = 300_000
+    topics: int = 2
+    partitions_max: int = 2
+    messages_max: int = 4
+    payload_bytes_max: int = 300
+    replicated: int = 0  # of topics that wait for no sync
+    replicated_offsets: int = 0
+    expiry: int = 0  # microseconds; of topics with retention by time
+    is_bounded: bool = False  # topics have a bound of size
+    replay: int = 5  # an old send is sent again (CL4)
+    churn: int = 3  # topics deleted and made again, purges, groups, users
+    leave: int = 2  # logout, or a connection that is dropped
+    consume: int = 30  # polls and offsets; the rest are sends
+
+
+class Board:
+    """What clients together believe of the cluster."""
+
+    def __init__(self, options: WorkloadOptions) -> None:
+        self.options = options
+        self.topics: dict[str, int] = {}  # partitions
+        self.has_stream = False
+        self.ends: dict[str, int] = {}  # by name of the partition: an offset that was seen
+        self.wall = 0
+
+    def names(self) -> list[str]:
+        """Give the names that topics may have."""
+        return [f"t{number}" for number in range(self.options.topics)]
+
+
+def make_batch(payloads: list[bytes], *, first_id: int, origin: int) -> bytes:
+    """Give a batch as a producer sends it."""
+    count = len(payloads)
+    ids = b"".join((first_id + number).to_bytes(16, "little") for number in range(count))
+    ends = list(accumulate((len(payload) for payload in payloads), initial=0))
+    return kernel.build(
+        ids,
+        struct.pack(f"<{count}Q", *(origin + number for number in range(count))),
+        b"".join(payloads),
+        struct.pack(f"<{count + 1}i", *ends),
+        None,
+        None,
+    )
+
+
+class Actions:
+    """Draws what one client does next."""
+
+    def __init__(self, board: Board, prng: Prng, owner: int) -> None:
+        self._board = board
+        self._prng = prng
+        self._owner = owner
+        self._sent = 0
+        self._churns: tuple[Callable[[str], Action], ...] = (
+            self._delete_topic,
+            self._purge_topic,
+            self._delete_segments,
+            self._delete_segments,
+            self._create_group,
+            self._delete_group,
+            self._join,
+            self._join,
+            self._leave,
+            self._add_partitions,
+            self._create_user,
+            self._delete_user,
+            self._flush,
+            self._get_topic,
+        )
+
+    def draw(self) -> Action:
+        """Draw the next action; what everything needs comes first."""
+        board, prng, options = self._board, self._prng, self._board.options
+        if not board.has_stream:
+            made = streams.CreateStream(STREAM)
+            codes = (Code.STREAM_NAME_ALREADY_EXISTS,)
+            return _act("create_stream", streams.CREATE_STREAM, made, codes=codes)
+        missing = [name for name in board.names() if name not in board.topics]
+        if missing and (len(missing) == options.topics or prng.chance(1, 4)):
+            return self._create_topic(missing[0])
+        topic = prng.choice(list(board.topics))
+        draw = prng.below(100)
+        if draw < options.churn:
+            return prng.choice(self._churns)(topic)
+        if draw < options.churn + options.consume:
+            return self._consume(topic)
+        return self.send(topic)
+
+    # Topics.
+
+    def _create_topic(self, name: str) -> Action:
+        prng, options = self._prng, self._board.options
+        count = prng.between(1, options.partitions_max)
+
+        def durability(chance: int) -> str:
+            return "replicated" if prng.below(100) < chance else "persisted"
+
+        wanted: dict[str, Any] = {
+            "segment_size": _u64(MIB),
+            "durability": durability(options.replicated),
+            "consumer_offset_durability": durability(options.replicated_offsets),
+        }
+        if options.expiry and prng.chance(2, 3):
+            wanted["message_expiry"] = _u64(options.expiry)
+        if options.is_bounded and prng.chance(2, 3):
+            wanted["max_topic_size"] = _u64(MIB)
+        made = topics.CreateTopic(STREAM, count, name, make_options(wanted))
+        return _act(
+            "create_topic",
+            topics.CREATE_TOPIC,
+            made,
+            topic=name,
+            count=count,
+            codes=(Code.TOPIC_NAME_ALREADY_EXISTS, *_ABSENT),
+        )
+
+    def _delete_topic(self, topic: str) -> Action:
+        body = topics.DeleteTopic(STREAM, topic)
+        return _act("delete_topic", topics.DELETE_TOPIC, body, topic=topic, codes=_ABSENT)
+
+    def _purge_topic(self, topic: str) -> Action:
+        body = topics.PurgeTopic(STREAM, topic)
+        return _act("purge_topic", topics.PURGE_TOPIC, body, topic=topic, codes=_ABSENT)
+
+    def _delete_segments(self, topic: str) -> Action:
+        partition = self._partition(topic)
+        body = topics.DeleteSegments(STREAM, topic, partition, self._prng.between(1, 2))
+        return _act(
+            "delete_segments", topics.DELETE_SEGMENTS, body, topic=topic, codes=_ABSENT,
+            partition=partition,
+        )  # fmt: skip
+
+    def _add_partitions(self, topic: str) -> Action:
+        if self._board.topics[topic] < 3:
+            more = topics.CreatePartitions(STREAM, topic, 1)
+            return _act(
+                "add_partitions", topics.CREATE_PARTITIONS, more, topic=topic, codes=_ABSENT
+            )
+        fewer = topics.DeletePartitions(STREAM, topic, 1)
+        return _act("drop_partitions", topics.DELETE_PARTITIONS, fewer, topic=topic, codes=_ABSENT)
+
+    def _flush(self, topic: str) -> Action:
+        partition = self._partition(topic)
+        body = topics.FlushUnsavedBuffer(STREAM, topic, partition, fsync=self._prng.chance(1, 2))
+        codes = (*_ABSENT, Code.CANNOT_SYNC_FILE)
+        return _act("flush", topics.FLUSH_UNSAVED_BUFFER, body, topic=topic, codes=codes)
+
+    def _get_topic(self, topic: str) -> Action:
+        return _act("get_topic", topics.GET_TOPIC, topics.GetTopic(STREAM, topic), topic=topic)
+
+    # Users.
+
+    def _create_user(self, _: str) -> Action:
+        name = f"user{self._prng.below(3)}"
+        made = users.CreateUser(username=name, password=b"secret!", status=UserStatus.ACTIVE)
+        codes = (Code.USER_ALREADY_EXISTS,)
+        return _act("create_user", users.CREATE_USER, made, codes=codes)
+
+    def _delete_user(self, _: str) -> Action:
+        body = users.DeleteUser(f"user{self._prng.below(3)}")
+        return _act("delete_user", users.DELETE_USER, body, codes=(Code.RESOURCE_NOT_FOUND,))
+
+    # Groups.
+
+    def _create_group(self, topic: str) -> Action:
+        body = groups.CreateGroup(STREAM, topic, "g")
+        codes = (*_ABSENT, Code.CONSUMER_GROUP_NAME_ALREADY_EXISTS)
+        return _act("create_group", groups.CREATE_GROUP, body, topic=topic, codes=codes)
+
+    def _delete_group(self, topic: str) -> Action:
+        body = groups.DeleteGroup(STREAM, topic, "g")
+        return _act("delete_group", groups.DELETE_GROUP, body, topic=topic, codes=_NO_GROUP)
+
+    def _join(self, topic: str) -> Action:
+        body = groups.JoinGroup(STREAM, topic, "g")
+        return _act("join", groups.JOIN_GROUP, body, topic=topic, codes=_NO_GROUP)
+
+    def _leave(self, topic: str) -> Action:
+        body = groups.LeaveGroup(STREAM, topic, "g")
+        return _act("leave", groups.LEAVE_GROUP, body, topic=topic, codes=_NO_GROUP)
+
+    # Messages.
+
+    def _partition(self, topic: str) -> int:
+        return self._prng.below(self._board.topics.get(topic, 1))
+
+    def send(self, topic: str) -> Action:
+        """Give a send of messages that nobody else sends."""
+        prng, options = self._prng, self._board.options
+        partition = self._partition(topic)
+        to: Partitioning = ToPartition(partition)
+        if prng.chance(1, 8):
+            to = ByKey(b"key-%d" % prng.below(8))
+        payloads = []
+        for _ in range(prng.between(1, options.messages_max)):
+            self._sent += 1
+            mark = b"%s|%d.%d|" % (topic.encode(), self._owner, self._sent)
+            payloads.append(mark + bytes(prng.below(options.payload_bytes_max)))
+        first_id = self._owner << 64 | self._sent
+        batch = make_batch(payloads, first_id=first_id, origin=self._board.wall)
+        routing = messages.encode_routing(STREAM, topic, to, messages_count=len(payloads))
+        return Action(
+            kind="send",
+            command=messages.SEND_MESSAGES,
+            body=routing + batch,
+            topic=topic,
+            partition=partition if isinstance(to, ToPartition) else None,
+            codes=_ABSENT,
+            batch=batch,
+        )
+
+    def _consume(self, topic: str) -> Action:
+        prng = self._prng
+        partition = self._partition(topic)
+        is_group = prng.chance(1, 4)
+        consumer = (
+            Consumer(ConsumerKind.GROUP, "g")
+            if is_group
+            else Consumer(ConsumerKind.CONSUMER, 1 + prng.below(CONSUMERS_MAX))
+        )
+        draw = prng.below(10)
+        if draw < 6:
+            return self._poll(topic, partition, consumer)
+        if draw < 8:
+            return self._store(topic, partition, consumer)
+        if draw < 9:
+            body = messages.GetOffset(consumer, STREAM, topic, partition)
+            return _act(
+                "get_offset", messages.GET_OFFSET, body, topic=topic, partition=partition,
+                consumer=consumer, codes=(*_OFFSET_CODES,),
+            )  # fmt: skip
+        gone = messages.DeleteOffset(
+            consumer=consumer, stream=STREAM, topic=topic, partition_id=partition
+        )
+        return _act(
+            "delete_offset", messages.DELETE_OFFSET, gone, topic=topic, partition=partition,
+            codes=_OFFSET_CODES,
+        )  # fmt: skip
+
+    def _poll(self, topic: str, partition: int, consumer: Consumer) -> Action:
+        prng = self._prng
+        end = self._board.ends.get(f"{topic}/{partition}", 0)
+        strategies: tuple[Strategy, ...] = (
+            FromOffset(prng.below(end + 2)),
+            FromTimestamp(max(0, self._board.wall - prng.below(4_000_000))),
+            First(),
+            Last(),
+            Next(),
+            Next(),
+        )
+        body = messages.PollMessages(
+            consumer=consumer,
+            stream=STREAM,
+            topic=topic,
+            partition_id=partition,
+            strategy=prng.choice(strategies),
+            count=prng.choice((1, 3, 10, 100)),
+            auto_commit=prng.chance(1, 2),
+        )
+        return poll_action(body, codes=_OFFSET_CODES)
+
+    def _store(self, topic: str, partition: int, consumer: Consumer) -> Action:
+        end = self._board.ends.get(f"{topic}/{partition}", 0)
+        body = messages.StoreOffset(
+            consumer=consumer,
+            stream=STREAM,
+            topic=topic,
+            partition_id=partition,
+            offset=self._prng.below(end + 3),
+        )
+        return _act(
+            "store_offset", messages.STORE_OFFSET, body, topic=topic, partition=partition,
+            codes=_OFFSET_CODES,
+        )  # fmt: skip
+
+
+def poll_action(
+    body: messages.PollMessages,
+    *,
+    codes: tuple[Code, ...],
+    audited: tuple[Incarnation, int, int] | None = None,
+) -> Action:
+    """Give a poll."""
+    assert isinstance(body.topic, str)
+    return _act(
+        "poll",
+        messages.POLL_MESSAGES,
+        body,
+        topic=body.topic,
+        partition=body.partition_id,
+        codes=codes,
+        consumer=body.consumer,
+        audited=audited,
+    )
+
+
+def ping_action() -> Action:
+    """Give a ping."""
+    return _act("ping", system.PING, None)
+
+
+def _u64(value: int) -> Field:
+    return make_field(value, FieldKind.UINT64)
+
+
+def _act(kind: str, command: Command[Any, Any], request: object, **facts: Any) -> Action:
+    return Action(kind=kind, command=command, body=command.encode_request(request), **facts)

@@ -1,0 +1,144 @@
+"""At the end: whether a healed core has settled, and whether it holds what it must.
+
+Nodes are equal (R2), segment files hold exactly the committed batches (R3), and a client that reads
+every partition at every node finds every retained message (P1).
+"""
+
+from collections.abc import Sequence
+
+from headrace.partitions.writer import header_block
+from headrace.sim.nodes.actions import STREAM, Action, poll_action
+from headrace.sim.nodes.checkers import METADATA, Checkers
+from headrace.sim.nodes.clients import Client
+from headrace.sim.nodes.history import History, Incarnation
+from headrace.sim.nodes.host import Host, is_settled, is_voter
+from headrace.sim.violation import SimViolationError
+from headrace.vsr.replica import Replica
+from headrace.wire.commands.messages import PollMessages
+from headrace.wire.identifiers import Consumer, FromOffset
+from headrace.wire.numbers import ConsumerKind
+
+_AUDITOR = Consumer(ConsumerKind.CONSUMER, 9)
+
+
+def why_not_settled(clients: Sequence[Client], core: Sequence[Host]) -> str:
+    """Say what the core still lacks, or nothing."""
+    for client in clients:
+        if not client.is_done:
+            asked = client.outstanding
+            told = "" if asked is None else f" for {asked.action.kind} {asked.action.name}"
+            return f"client {client.index} waits{told}; {_states(core)}"
+    for host in core:
+        if host.shard is None:
+            return f"node {host.index} is down"
+        if not host.shard.keeper.is_open:
+            return f"segments of node {host.index} are not open"
+    levels = [_level(host.replicas()) for host in core]
+    if None in levels or any(level != levels[0] for level in levels):
+        return f"not level; {_states(core)}"
+    return ""
+
+
+def _level(replicas: dict[Incarnation, Replica]) -> list[tuple[Incarnation, int, int]] | None:
+    if not all(map(is_settled, replicas.values())):
+        return None
+    return sorted((key, each.view, each.commit_min) for key, each in replicas.items())
+
+
+def _states(core: Sequence[Host]) -> str:
+    return "; ".join(
+        f"{host.index}/{key.group & 0xFFFFFFFF:x}-{key.origin}: {each.status.name} view {each.view}"
+        f" log_view {each.log_view} op {each.op} commit {each.commit_min}/{each.commit_max}"
+        f" voter {is_voter(each)} installing {each.state.is_installing}"
+        for host in core
+        for key, each in host.replicas().items()
+    )
+
+
+def lacks_voters(core: Sequence[Host], election: int) -> bool:
+    """Whether a group has lost more than the protocol can prove its way out of."""
+    by_group: dict[Incarnation, list[Replica]] = {}
+    for host in core:
+        for key, replica in host.replicas().items():
+            by_group.setdefault(key, []).append(replica)
+    return any(
+        sum(map(is_voter, replicas)) < election and any(each.is_wiped for each in replicas)
+        for replicas in by_group.values()
+    )
+
+
+def compare(core: Sequence[Host], checkers: Checkers) -> None:
+    """Check that all nodes of the core are equal, and that nothing was lost.
+
+    Raises:
+        SimViolationError: They are not, or something was.
+    """
+    first = core[0]
+    for key, replica in first.replicas().items():
+        history = checkers.histories[key]
+        if replica.commit_min < history.head and not history.is_shortened:
+            raise SimViolationError("P1", group=key, commit=replica.commit_min, was=history.head)
+        for other in core[1:]:
+            twin = other.replicas()[key]
+            nodes = (first.index, other.index)
+            if replica.table.encode() != twin.table.encode():
+                raise SimViolationError("R2", why="request table", group=key, nodes=nodes)
+            if replica.machine.export() != twin.machine.export():
+                raise SimViolationError("R2", why="export", group=key, nodes=nodes)
+
+
+def why_not_stored(core: Sequence[Host], checkers: Checkers) -> str:
+    """Say which segment is not written yet, or nothing.
+
+    Raises:
+        SimViolationError: A file holds something else than was committed (R3).
+    """
+    for host in core:
+        for key in host.replicas():
+            if key == METADATA:
+                continue
+            history = checkers.histories[key]
+            assert history.model is not None
+            for file, data in history.model.files().items():
+                wanted = header_block(file) + data
+                held = host.folder.content(file) or b""
+                if file in host.folder.rotten or held == wanted:
+                    continue
+                if not wanted.startswith(held):
+                    raise SimViolationError(
+                        "R3", node=host.index, file=file, held=len(held), wanted=len(wanted)
+                    )
+                return f"{file} of node {host.index} has {len(held)} of {len(wanted)} bytes"
+    return ""
+
+
+def reading(core: Sequence[Host], checkers: Checkers) -> list[tuple[Action, int]]:
+    """Give the polls by which a client reads every segment at every node."""
+    script = []
+    for key in core[0].replicas():
+        if key == METADATA:
+            continue
+        history = checkers.histories[key]
+        script += [(action, host.index) for host in core for action in _polls(history)]
+    return script
+
+
+def _polls(history: History) -> list[Action]:
+    assert history.model is not None
+    topic, partition = history.name.split("/")
+    return [
+        poll_action(
+            PollMessages(
+                consumer=_AUDITOR,
+                stream=STREAM,
+                topic=topic,
+                partition_id=int(partition),
+                strategy=FromOffset(segment.base_offset),
+                count=10_000,
+                auto_commit=False,
+            ),
+            codes=(),
+            audited=(history.key, segment.base_offset, segment.end_offset - 1),
+        )
+        for segment in history.model.segments
+    ]

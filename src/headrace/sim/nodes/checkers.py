@@ -1,0 +1,234 @@
+"""What must hold, whatever the seed does; a broken rule raises `SimViolationError`.
+
+P1  nothing acknowledged is lost            P2  one order, offsets without gap or reuse
+P3  nothing uncommitted is visible          P4  a request is applied once and has one answer
+P5  stored offsets move back by request only, and never lie past the end
+P6  every served batch is what was committed
+R1  an op has one identity                  R2  equal ops give equal state, on every node
+R4, R5  promises (see `promises`)           R6  an answer tells what was applied
+H2  nothing is applied that nobody asked for
+H6  acknowledged before sent means a lower offset
+"""
+
+from bisect import bisect_right
+
+from headrace.base.checksum import xxh3_64
+from headrace.base.ids import METADATA_GROUP, GroupId, pack_namespace
+from headrace.base.ids import Namespace as Ids
+from headrace.metadata.target import PartitionTarget
+from headrace.partitions.machine import PartitionMachine
+from headrace.sim.nodes.history import (
+    Applied,
+    History,
+    Incarnation,
+    facts_of,
+    facts_wanted,
+)
+from headrace.sim.nodes.model import Batch, is_part_of
+from headrace.sim.nodes.promises import Promises
+from headrace.sim.violation import SimViolationError
+from headrace.wire.batches import decode_batch_header, split_batches, verify_batch
+from headrace.wire.commands.messages import Confirmation, PolledMessages, StoredOffset
+from headrace.wire.errors import CorruptError, DecodeError
+from headrace.wire.numbers import ConsumerKind, Operation
+from headrace.wire.replica_headers import PrepareHeader
+
+METADATA = Incarnation(METADATA_GROUP, 0)
+
+
+class Checkers:
+    """Told everything that happens; raises at the first thing that may not."""
+
+    def __init__(self) -> None:
+        self.promises = Promises()
+        self.histories: dict[Incarnation, History] = {METADATA: History(METADATA, None, "")}
+        self.events: dict[str, int] = {}
+        self._asked: dict[tuple[int, int], tuple[bytes, int]] = {}  # a send's batch, and when
+
+    @property
+    def applied_count(self) -> int:
+        """How many ops were committed, as far as any node has applied them."""
+        return sum(len(history.ops) for history in self.histories.values())
+
+    # Told by machines
+
+    def known(self, target: PartitionTarget, name: str) -> Incarnation:
+        """Take note of a partition that a node has taken up."""
+        key = Incarnation(target.group, target.created_revision)
+        history = self.histories.get(key)
+        if history is None:
+            self.histories[key] = History(key, target, name)
+        elif history.name != name:
+            raise SimViolationError("R2", why="one incarnation, two names", key=key, name=name)
+        return key
+
+    def applied(
+        self, node: int, key: Incarnation, applied: Applied, machine: PartitionMachine | None
+    ) -> None:
+        """Check one application against all others of that op, and the first against the model."""
+        history = self.histories[key]
+        header = applied.header
+        if header.operation == Operation.SEND_MESSAGES and header.op not in history.ops:
+            self._check_asked(key, header, applied.body)
+        try:
+            is_first = history.add(applied)
+        except SimViolationError as violation:
+            violation.facts["node"] = node
+            raise
+        if is_first and machine is not None:
+            assert history.model is not None
+            wanted, found = facts_wanted(history.model), facts_of(machine)
+            if wanted != found:
+                raise SimViolationError(
+                    "R2",
+                    why="not as the model",
+                    node=node,
+                    group=key,
+                    op=header.op,
+                    operation=header.operation,
+                    found=found,
+                    wanted=wanted,
+                )
+
+    def _check_asked(self, key: Incarnation, header: PrepareHeader, body: bytes) -> None:
+        asked = self._asked.get((header.client, header.request))
+        if asked is None or len(asked[0]) != len(body) or asked[0][256:] != body[256:]:
+            raise SimViolationError(
+                "H2", group=key, op=header.op, client=header.client, request=header.request
+            )
+
+    # Told by clients
+
+    def sent(self, client: int, request: int, batch: bytes, now: int) -> None:
+        """Take note of a send that begins."""
+        self._asked[client, request] = (batch, now)
+
+    def confirmed(self, client: int, request: int, told: Confirmation, now: int) -> None:
+        """Check a confirmation: what was sent is committed there, and was always said to be."""
+        facts = {"client": client, "request": request, "told": told}
+        group = pack_namespace(
+            Ids(told.stream_id, told.topic_id, told.partition_id)  # type: ignore[arg-type]  # ids
+        )
+        known = [each for each in self._batches_of(client, request) if each[0].key.group == group]
+        if not known:
+            raise SimViolationError("P1", why="acknowledged what was never committed", **facts)
+        found = [each for each in known if each[1].base_offset == told.base_offset]
+        if not found:  # Each incarnation has applied it once, so there is one answer.
+            raise SimViolationError("P4", why="another answer", known=known[-1][1], **facts)
+        history, batch = found[-1]
+        history.show(batch)
+        asked_at = self._asked[client, request][1]
+        index = bisect_right(history.acknowledged, (asked_at, 0, 0)) - 1
+        if index >= 0:
+            _, epoch, floor = history.acknowledged[index]
+            if epoch == batch.epoch and batch.base_offset <= floor:
+                raise SimViolationError("H6", acknowledged_before=floor, **facts)
+        last = history.acknowledged[-1] if history.acknowledged else (0, -1, -1)
+        floor = max(batch.base_offset, last[2]) if last[1] == batch.epoch else batch.base_offset
+        if batch.epoch >= last[1]:
+            history.acknowledged.append((now, batch.epoch, floor))
+
+    def _batches_of(self, client: int, request: int) -> list[tuple[History, Batch]]:
+        key = (client, request)
+        return [
+            (history, found)
+            for history in self.histories.values()
+            if (found := history.batches.get(key) or history.lost.get(key)) is not None
+        ]
+
+    def polled(self, node: int, name: str, told: PolledMessages) -> tuple[int, int] | None:
+        """Check what a poll served; give the first and the last offset."""
+        served: list[tuple[History, Batch]] = []
+        expected: int | None = None
+        first = 0
+        facts = {"node": node, "name": name}
+        try:
+            for data in split_batches(told.batches):
+                header = decode_batch_header(data)
+                facts["offset"] = str(header.base_offset)
+                verify_batch(data)
+                if expected not in (None, header.base_offset):
+                    raise SimViolationError("P2", why="a gap in a poll", expected=expected, **facts)
+                if expected is None:
+                    first = header.base_offset
+                expected = header.base_offset + header.messages_count
+                served.append(self._find_served(name, bytes(data), facts))
+        except (CorruptError, DecodeError) as error:
+            raise SimViolationError("P6", why=str(error), **facts) from None
+        if expected is None:
+            return None
+        if expected - first != told.messages_count or told.current_offset < expected - 1:
+            raise SimViolationError("R6", count=told.messages_count, first=first, **facts)
+        if len({(history.key, batch.epoch): None for history, batch in served}) != 1:
+            raise SimViolationError("P2", why="two histories in one poll", **facts)
+        for history, batch in served:
+            history.show(batch)
+        return first, expected - 1
+
+    def audited(
+        self, node: int, key: Incarnation, first: int, last: int, span: tuple[int, int] | None
+    ) -> None:
+        """Check that a poll found all that a segment holds, unless retention took it (P1)."""
+        self.count("client.audited")
+        model = self.histories[key].model
+        assert model is not None
+        is_found = span is not None and span[0] == first and span[1] >= last
+        if not is_found and model.first_offset <= first:
+            raise SimViolationError(
+                "P1", why="not found at the end", node=node, group=key, first=first, last=last,
+                span=span,
+            )  # fmt: skip
+
+    def _find_served(
+        self, name: str, data: bytes, facts: dict[str, object] | dict[str, str]
+    ) -> tuple[History, Batch]:
+        """Give the committed batch that served bytes are of (P3, P6)."""
+        offset = decode_batch_header(data).base_offset
+        for history in reversed(self.histories.values()):
+            if history.name != name:
+                continue
+            for batch in history.find_batches(offset):
+                if is_part_of(data, batch):
+                    return history, batch
+        raise SimViolationError("P3", why="served what was never committed", **facts)
+
+    def offset_told(
+        self, name: str, kind: ConsumerKind, number: int, told: StoredOffset, node: int
+    ) -> None:
+        """Check a stored offset that was read: one that was stored, within the log (P5)."""
+        for history in self.histories.values():
+            if history.name == name and (kind, number, told.stored_offset) in history.marks_seen:
+                return
+        raise SimViolationError("P5", why="an offset that nobody stored", name=name, told=told)
+
+    def answered(self, op: int, client: int, request: int, body: bytes) -> None:
+        """Check the answer of a metadata op against what was applied."""
+        applied = self.histories[METADATA].ops.get(op)
+        if applied is None or (applied.header.client, applied.header.request, applied.reply) != (
+            client,
+            request,
+            body,
+        ):
+            raise SimViolationError("R6", op=op, client=client, request=request, applied=applied)
+
+    # Told by the world
+
+    def lose_power_alone(self) -> None:
+        """Take note that the only replica has lost power: classes without syncs lost their end."""
+        for history in self.histories.values():
+            if history.is_shortenable:
+                history.is_shortened = True
+
+    def count(self, event: str) -> None:
+        """Count something that happened."""
+        self.events[event] = self.events.get(event, 0) + 1
+
+
+def table_hash(table: bytes) -> int:
+    """Give what stands for a request table."""
+    return xxh3_64(table)
+
+
+def group_id(number: int) -> GroupId:
+    """Give a group's id its type."""
+    return GroupId(number)

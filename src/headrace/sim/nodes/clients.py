@@ -1,0 +1,412 @@
+"""Simulated clients: one request in flight, sent again with its number until it is answered.
+
+A client connects to whichever node it wants to ask and logs in there with its one client id, so
+that a request is known by its number at every node (P4). Nobody tells it who leads: a node that
+does not answers 58, and the client asks the next one.
+"""
+
+import msgspec
+
+from headrace.base.limits import HEADER_BYTES
+from headrace.base.prng import Prng
+from headrace.sim.agenda import Agenda, draw_delay
+from headrace.sim.nodes.actions import Action, Actions, Board, WorkloadOptions
+from headrace.sim.nodes.checkers import Checkers
+from headrace.sim.nodes.links import Links
+from headrace.sim.violation import SimViolationError
+from headrace.wire.commands.messages import (
+    GET_OFFSET,
+    POLL_MESSAGES,
+    SEND_MESSAGES,
+)
+from headrace.wire.commands.session import (
+    LOGIN_PASSWORD,
+    ClientVersion,
+    PasswordLogin,
+    Register,
+    Registered,
+)
+from headrace.wire.errors import Code, RefusedError
+from headrace.wire.evictions import EvictedError, EvictionReason
+from headrace.wire.numbers import Operation, is_metadata
+from headrace.wire.replies import REPLY, read_answer
+from headrace.wire.requests import encode_request
+from headrace.wire.versions import PROTOCOL_PACKED
+
+ROOT = ("iggy", b"iggy")
+
+_READ_NUMBERS = 1 << 40  # requests that are not ordered have numbers of their own
+_RETRIED = (
+    Code.TRANSIENT_NOT_COMMITTED,
+    Code.TRANSIENT_NOT_ACCEPTED,
+    Code.CANNOT_APPEND_MESSAGE,
+)
+_RELOGIN = (
+    EvictionReason.NO_SESSION,
+    EvictionReason.SESSION_TOO_LOW,
+    EvictionReason.STALE_CLIENT,
+    EvictionReason.SESSION_ERROR,
+)
+_OLD_SENDS_MAX = 8
+
+
+class Asked:
+    """What a client waits for."""
+
+    __slots__ = ("action", "is_replay", "node", "number", "tries")
+
+    def __init__(self, action: Action, number: int, node: int | None, *, is_replay: bool) -> None:
+        self.action = action
+        self.number = number
+        self.node = node  # the one node that must answer, if that matters
+        self.is_replay = is_replay
+        self.tries = 0
+
+
+class _Session:
+    """A connection to a node, and the session that it holds there."""
+
+    __slots__ = ("connection", "number")
+
+    def __init__(self, connection: int) -> None:
+        self.connection = connection
+        self.number = 0  # 0: not logged in
+
+
+class Joined(msgspec.Struct, frozen=True, kw_only=True):
+    """What clients share: the world as they see it."""
+
+    agenda: Agenda
+    links: Links
+    checkers: Checkers
+    board: Board
+    damageable: tuple[int, ...]  # nodes that may say that they cannot read
+
+
+class Client:
+    """One client; see the module."""
+
+    def __init__(self, index: int, prng: Prng, targets: tuple[int, ...], joined: Joined) -> None:
+        options = joined.board.options
+        self.index = index
+        self.remaining = options.requests // options.client_count + 1
+        self.outstanding: Asked | None = None
+        self.script: list[tuple[Action, int]] = []  # what to ask of which node, before all else
+        self.targets = targets
+        self._options: WorkloadOptions = options
+        self._prng = prng
+        self._joined = joined
+        self._actions = Actions(joined.board, prng.fork("actions"), index + 1)
+        self._ids = 0
+        self._client = self._draw_id()
+        self._number = 0
+        self._sessions: dict[int, _Session] = {}
+        self._asked_node = targets[0]
+        self._hints: dict[str, int] = {}  # who answered last, by what was asked for
+        self._old: list[tuple[Action, int, int]] = []  # sends of the past, with their client
+        joined.agenda.after(draw_delay(prng, options.think_mean), self._think, None)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether everything asked for was answered."""
+        return self.outstanding is None and self.remaining == 0 and not self.script
+
+    def grant(self, requests: int) -> None:
+        """Let the client ask so often from now on, whatever it still meant to do."""
+        if self.is_done:
+            self._joined.agenda.after(1, self._think, None)
+        self.remaining = requests
+
+    def follow(self, script: list[tuple[Action, int]]) -> None:
+        """Have the client ask these things of these nodes next."""
+        if self.is_done:
+            self._joined.agenda.after(1, self._think, None)
+        self.script += script
+
+    def _draw_id(self) -> int:
+        self._ids += 1
+        return (self.index + 1) << 64 | self._ids
+
+    def _count(self, event: str) -> None:
+        self._joined.checkers.count(event)
+
+    # Asking
+
+    def _think(self, _: None) -> None:
+        if self.outstanding is not None:
+            return
+        if self.script:
+            action, node = self.script.pop(0)
+            self._begin(action, node)
+            return
+        if self.remaining == 0:
+            return
+        self.remaining -= 1
+        draw = self._prng.below(100)
+        if draw < self._options.leave:
+            self._part()
+        elif self._old and draw < self._options.leave + self._options.replay:
+            action, number, client = self._prng.choice(self._old)
+            if client == self._client:
+                self._count("client.replayed")
+                self.outstanding = Asked(action, number, None, is_replay=True)
+                self._try(self.outstanding)
+                return
+        self._begin(self._actions.draw(), None)
+
+    def _part(self) -> None:
+        """Drop a connection, or forget who one was."""
+        for session in self._sessions.values():
+            self._joined.links.close(session.connection)
+        self._sessions.clear()
+        self._count("client.parted")
+        if self._prng.chance(1, 4):
+            self._client = self._draw_id()
+
+    def _begin(self, action: Action, node: int | None) -> None:
+        if action.command.operation == Operation.NON_REPLICATED:
+            self._ids += 1
+            number = _READ_NUMBERS + self._ids
+        else:
+            self._number += 1
+            number = self._number
+        self.outstanding = asked = Asked(action, number, node, is_replay=False)
+        if action.kind == "send":
+            now = self._joined.agenda.now
+            self._joined.checkers.sent(self._client, number, action.batch, now)
+        self._try(asked)
+
+    def _choose(self, asked: Asked) -> int:
+        if asked.node is not None:
+            return asked.node
+        hint = self._hints.get(_route(asked.action))
+        if hint in self.targets and asked.tries == 1 and not self._prng.chance(1, 16):
+            return hint
+        return self._prng.choice(self.targets)
+
+    def _try(self, asked: Asked) -> None:
+        asked.tries += 1
+        node = self._asked_node = self._choose(asked)
+        session = self._sessions.get(node)
+        if session is None:
+            connection = self._joined.links.open(node, self)
+            session = self._sessions[node] = _Session(connection)
+        if session.number:
+            self._send(session, asked)
+        else:
+            self._login(session)
+        self._joined.agenda.after(self._options.timeout, self._time_out, (asked, asked.tries))
+
+    def _login(self, session: _Session) -> None:
+        version = ClientVersion(PROTOCOL_PACKED, "simulator", "1.0.0")
+        login = Register(version, password=PasswordLogin(*ROOT))
+        body = LOGIN_PASSWORD.encode_request(login)
+        header = encode_request(
+            Operation.REGISTER, body, client=self._client, session=0, request=0, code=0
+        )
+        self._joined.links.send(session.connection, header + body)
+
+    def _send(self, session: _Session, asked: Asked) -> None:
+        command, body = asked.action.command, asked.action.body
+        header = encode_request(
+            command.operation,
+            body,
+            client=self._client,
+            session=session.number,
+            request=asked.number,
+            code=command.code,
+        )
+        self._joined.links.send(session.connection, header + body)
+
+    def _time_out(self, argument: tuple[Asked, int]) -> None:
+        asked, tries = argument
+        if self.outstanding is asked and asked.tries == tries:
+            self._count("client.timed_out")
+            session = self._sessions.get(self._asked_node)
+            if session is not None and self._prng.chance(1, 2):
+                del self._sessions[self._asked_node]
+                self._joined.links.close(session.connection)
+            self._try(asked)
+
+    def _retry_soon(self) -> None:
+        asked = self.outstanding
+        if asked is not None:
+            asked.tries += 1  # The time-out of this try is void.
+            delay = draw_delay(self._prng, 20_000)
+            self._joined.agenda.after(delay, self._retry, (asked, asked.tries))
+
+    def _retry(self, argument: tuple[Asked, int]) -> None:
+        asked, tries = argument
+        if self.outstanding is asked and asked.tries == tries:
+            self._try(asked)
+
+    # Answers
+
+    def on_closed(self, connection: int) -> None:
+        """Ask again if the connection was the one that the answer would have come by."""
+        node = self._node_of(connection)
+        if node is not None:
+            del self._sessions[node]
+            if node == self._asked_node:
+                self._retry_soon()
+
+    def _node_of(self, connection: int) -> int | None:
+        for node, session in self._sessions.items():
+            if session.connection == connection:
+                return node
+        return None
+
+    def on_frame(self, connection: int, frame: bytes) -> None:
+        """Take what a node says."""
+        node = self._node_of(connection)
+        if node is None:
+            return
+        session = self._sessions[node]
+        try:
+            payload = read_answer(frame)
+        except EvictedError as evicted:
+            self._evicted(node, session, evicted)
+            return
+        except RefusedError as refused:
+            self._refused(node, session, frame, refused)
+            return
+        header = REPLY.decode(frame)
+        if header.client != self._client:
+            return
+        asked = self.outstanding
+        if header.operation == Operation.REGISTER:
+            self._registered(node, session, LOGIN_PASSWORD.decode_reply(payload))
+        elif asked is not None and header.request == asked.number:
+            self._accepted(node, asked, frame, payload)
+
+    def _registered(self, node: int, session: _Session, registered: Registered) -> None:
+        is_new = session.number == 0
+        session.number = registered.session
+        asked = self.outstanding
+        if is_new and asked is not None and node == self._asked_node:
+            self._send(session, asked)
+
+    def _evicted(self, node: int, session: _Session, evicted: EvictedError) -> None:
+        if evicted.client != self._client:
+            return
+        if evicted.reason not in _RELOGIN:
+            raise SimViolationError("R6", why="evicted", reason=evicted.reason, node=node)
+        self._count("client.evicted")
+        session.number = 0
+        if node == self._asked_node:
+            self._retry_soon()
+
+    def _refused(self, node: int, session: _Session, frame: bytes, refused: RefusedError) -> None:
+        header = REPLY.decode(frame)
+        asked = self.outstanding
+        if header.client != self._client or asked is None:
+            return
+        is_login = header.operation == Operation.REGISTER
+        if not is_login and header.request != asked.number:
+            return
+        if node != self._asked_node:
+            return
+        code = refused.code
+        if code in _RETRIED:
+            self._count(f"client.refused_{int(code)}")
+            self._retry_soon()
+        elif is_login:
+            raise SimViolationError("R6", why="login refused", code=code, node=node)
+        elif code in asked.action.codes or self._is_lawful(node, asked, code):
+            self._count(f"client.told_{int(code)}")
+            self._note_refusal(asked.action, code)
+            self._end(asked)
+        else:
+            raise SimViolationError(
+                "R6",
+                why="an answer that nobody may get",
+                status=code,
+                action=asked.action.kind,
+                name=asked.action.name,
+                request=asked.number,
+                node=node,
+            )
+
+    def _is_lawful(self, node: int, asked: Asked, code: Code) -> bool:
+        if code == Code.CANNOT_READ_MESSAGE and asked.action.kind == "poll":
+            if node not in self._joined.damageable:
+                return False
+            self._count("client.unreadable")
+            return True
+        return asked.is_replay and code in (Code.REQUEST_ALREADY_APPLIED, Code.INVALID_FORMAT)
+
+    def _note_refusal(self, action: Action, code: Code) -> None:
+        board = self._joined.board
+        if code in (Code.TOPIC_NAME_NOT_FOUND, Code.TOPIC_ID_NOT_FOUND):
+            board.topics.pop(action.topic, None)
+        elif code == Code.STREAM_NAME_ALREADY_EXISTS:
+            board.has_stream = True
+        elif code == Code.TOPIC_NAME_ALREADY_EXISTS:
+            board.topics.setdefault(action.topic, 1)
+        elif code == Code.PARTITION_NOT_FOUND and action.topic in board.topics:
+            board.topics[action.topic] = 1
+
+    def _accepted(self, node: int, asked: Asked, frame: bytes, payload: memoryview) -> None:
+        action, checkers = asked.action, self._joined.checkers
+        self._hints[_route(action)] = node
+        self._count("client.acknowledged")
+        self._count(f"client.did_{action.kind}")
+        operation = action.command.operation
+        if is_metadata(operation) and action.kind != "delete_segments":
+            header = REPLY.decode(frame)
+            checkers.answered(header.op, self._client, asked.number, frame[HEADER_BYTES:])
+        if action.kind == "send":
+            self._confirmed(asked, payload)
+        elif action.kind == "poll":
+            told = POLL_MESSAGES.decode_reply(payload)
+            span = checkers.polled(node, action.name, told)
+            if span is not None:
+                self._joined.board.ends[action.name] = told.current_offset + 1
+            if action.audited is not None:
+                checkers.audited(node, *action.audited, span)
+        elif action.kind == "get_offset":
+            stored = GET_OFFSET.decode_reply(payload)
+            consumer = action.consumer
+            if stored is not None and consumer is not None and isinstance(consumer.id, int):
+                checkers.offset_told(action.name, consumer.kind, consumer.id, stored, node)
+        self._note_done(action)
+        self._end(asked)
+
+    def _confirmed(self, asked: Asked, payload: memoryview) -> None:
+        (told,) = SEND_MESSAGES.decode_reply(payload)
+        action = asked.action
+        now = self._joined.agenda.now
+        self._joined.checkers.confirmed(self._client, asked.number, told, now)
+        name = f"{action.topic}/{told.partition_id}"
+        ends = self._joined.board.ends
+        ends[name] = max(ends.get(name, 0), told.base_offset + 1)
+        if not asked.is_replay:
+            self._old.append((action, asked.number, self._client))
+            del self._old[:-_OLD_SENDS_MAX]
+
+    def _note_done(self, action: Action) -> None:
+        board = self._joined.board
+        match action.kind:
+            case "create_stream":
+                board.has_stream = True
+            case "create_topic":
+                board.topics[action.topic] = action.count
+            case "delete_topic":
+                board.topics.pop(action.topic, None)
+            case "add_partitions":
+                board.topics[action.topic] = board.topics.get(action.topic, 0) + 1
+            case "drop_partitions":
+                board.topics[action.topic] = max(1, board.topics.get(action.topic, 2) - 1)
+
+    def _end(self, asked: Asked) -> None:
+        assert self.outstanding is asked
+        self.outstanding = None
+        delay = draw_delay(self._prng, self._options.think_mean)
+        self._joined.agenda.after(1 if self.script else delay, self._think, None)
+
+
+def _route(action: Action) -> str:
+    """Give what decides who can answer: the metadata group, or a partition's."""
+    if action.kind in ("send", "store_offset", "delete_offset"):
+        return action.name
+    return "" if action.kind != "poll" else "any"

@@ -1,0 +1,392 @@
+"""The folder of segments of one simulated node: what the page cache holds, what a power cut leaves.
+
+Bytes are written when the effect is submitted, as a system call would; syncs, openings, indexes and
+removals go one after another, reads beside them. A killed process may leave its last writes cut
+short; a power cut also loses, tears or keeps every write that no sync covered, the names of files
+that no sync covered, and the removal of names (DK6 to DK9).
+
+Invariants: bytes that were written before are never overwritten with others, and no write leaves a
+            hole: that is the promise by which a repeated write is harmless.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+
+from headrace.base.limits import SEGMENT_HEADER_BYTES
+from headrace.base.prng import Prng
+from headrace.ports.segments import (
+    IndexRead,
+    OpenSegments,
+    ReadIndex,
+    ReadSegment,
+    RemovePartition,
+    RemoveSegments,
+    SegmentEffect,
+    SegmentEvent,
+    SegmentExtent,
+    SegmentFault,
+    SegmentFile,
+    SegmentRead,
+    SegmentsOpened,
+    SegmentsSynced,
+    SegmentWritten,
+    SyncSegments,
+    WriteIndex,
+    WriteSegment,
+)
+from headrace.sim.agenda import Agenda, exponential
+from headrace.sim.disk import SECTOR_BYTES
+from headrace.sim.violation import SimViolationError
+from headrace.wire.errors import CorruptError
+from headrace.wire.segment import SegmentHeader, decode_segment_header
+
+_PER = 1 << 14  # rates are parts of this
+
+
+class FolderOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a folder behaves; delays in microseconds, rates in parts of 16,384."""
+
+    write_mean: int = 50
+    sync_mean: int = 2_000
+    read_mean: int = 200
+    read_error: int = 0
+    index_lost: int = 0  # rate of index writes that fail unnoticed
+
+
+class _File:
+    """One segment: the page cache's bytes, the medium's, and whether its name is on the medium."""
+
+    __slots__ = ("cached", "durable", "is_named", "unsynced")
+
+    def __init__(self) -> None:
+        self.cached = bytearray()
+        self.durable = bytearray()
+        self.is_named = False
+        self.unsynced: list[tuple[int, bytes]] = []
+
+
+_Extents = list[tuple[SegmentFile, _File, int]]  # how many writes of each a sync covers
+
+
+class Folder:
+    """Carries out segment effects in virtual time, and answers with their events."""
+
+    def __init__(
+        self,
+        options: FolderOptions,
+        prng: Prng,
+        agenda: Agenda,
+        answer: Callable[[SegmentEvent], None],
+    ) -> None:
+        self.options = options
+        self.events: dict[str, int] = {}
+        self.is_full = False
+        self.rotten: dict[SegmentFile, None] = {}
+        self._prng = prng
+        self._agenda = agenda
+        self._answer = answer
+        self._files: dict[SegmentFile, _File] = {}
+        self._indexes: dict[SegmentFile, bytes] = {}
+        self._unlinked: dict[SegmentFile, _File] = {}  # removals that may not be durable
+        self._life = 0
+        self._reset()
+
+    def _reset(self) -> None:
+        self._orders: deque[tuple[SegmentEffect, _Extents]] = deque()
+        self._writing: dict[int, tuple[SegmentFile, int, int]] = {}
+
+    # What a node sees
+
+    def submit(self, effect: SegmentEffect) -> None:
+        """Begin to carry out one effect; bytes are in the page cache when this returns."""
+        if type(effect) is WriteSegment:
+            self._write(effect)
+        elif type(effect) is ReadSegment or type(effect) is ReadIndex:
+            self._after(self.options.read_mean, self._end_read, effect)
+        else:
+            covered: _Extents = []
+            if type(effect) is SyncSegments:
+                found = [(name, self._files.get(name)) for name in effect.files]
+                covered = [
+                    (name, file, len(file.unsynced)) for name, file in found if file is not None
+                ]
+            self._orders.append((effect, covered))
+            if len(self._orders) == 1:
+                self._plan_order()
+
+    def _after(self, mean: int, call: Callable[[tuple[int, object]], None], what: object) -> None:
+        delay = 1 + exponential(self._prng.u64(), mean)
+        self._agenda.after(delay, call, (self._life, what))
+
+    def _plan_order(self) -> None:
+        mean = self.options.sync_mean
+        if type(self._orders[0][0]) in (WriteIndex, RemoveSegments, RemovePartition):
+            mean = self.options.write_mean
+        self._after(mean, self._end_order, None)
+
+    def _write(self, effect: WriteSegment) -> None:
+        data = b"".join(effect.parts)
+        is_done = not self.is_full
+        if not is_done:
+            self._count("folder.full")
+            data = data[: self._prng.below(len(data))] if effect.position else b""
+        file = self._files.get(effect.file)
+        if file is None:
+            if effect.position:
+                raise SimViolationError("P7", why="a write into no file", file=effect.file)
+            file = self._files[effect.file] = _File()
+        end = effect.position + len(data)
+        before = file.cached[effect.position : end]
+        is_same = data.startswith(before) or effect.file in self.rotten
+        if effect.position > len(file.cached) or not is_same:
+            raise SimViolationError(
+                "P2",
+                why="a hole in a segment, or other bytes where some were",
+                file=effect.file,
+                position=effect.position,
+                held=len(file.cached),
+            )
+        file.cached[effect.position : end] = data
+        file.unsynced.append((effect.position, data))
+        self._writing[effect.token] = (effect.file, effect.position, len(data))
+        self._after(self.options.write_mean, self._end_write, (effect.token, is_done))
+
+    def _end_write(self, argument: tuple[int, tuple[int, bool]]) -> None:
+        life, (token, is_done) = argument
+        if life == self._life:
+            del self._writing[token]
+            self._answer(SegmentWritten(token, is_done))
+
+    def _end_read(self, argument: tuple[int, ReadSegment | ReadIndex]) -> None:
+        life, effect = argument
+        if life != self._life:
+            return
+        if isinstance(effect, ReadIndex):
+            self._answer(IndexRead(effect.token, self._indexes.get(effect.file)))
+            return
+        file = self._files.get(effect.file)
+        data = None
+        if self._strikes(self.options.read_error):
+            self._count("folder.read_error")
+        elif file is not None:
+            data = bytes(file.cached[effect.position : effect.position + effect.length])
+        self._answer(SegmentRead(effect.token, data))
+
+    def _end_order(self, argument: tuple[int, None]) -> None:
+        if argument[0] != self._life:
+            return
+        effect, covered = self._orders.popleft()
+        match effect:
+            case SyncSegments():
+                self._sync(effect, covered)
+            case OpenSegments():
+                self._open(effect)
+            case WriteIndex():
+                self._write_index(effect)
+            case RemoveSegments():
+                for name in effect.files:
+                    self._remove(name)
+            case RemovePartition():
+                for name in self._files_of(effect.namespace, effect.created_revision):
+                    self._remove(name)
+            case _:
+                raise AssertionError(effect)
+        if self._orders:
+            self._plan_order()
+
+    def _sync(self, effect: SyncSegments, covered: _Extents) -> None:
+        for name, file, count in covered:
+            if self._files.get(name) is not file:
+                continue  # Removed meanwhile.
+            for extent in file.unsynced[:count]:
+                _put(file.durable, *extent)
+            del file.unsynced[:count]
+            file.is_named = True
+        self._answer(SegmentsSynced(effect.token))
+
+    def _write_index(self, effect: WriteIndex) -> None:
+        if self.is_full or effect.file not in self._files:
+            return
+        if self._strikes(self.options.index_lost):
+            self._count("folder.index_lost")
+            return
+        self._indexes[effect.file] = effect.data
+
+    def _files_of(self, namespace: int, created_revision: int) -> list[SegmentFile]:
+        return [
+            name
+            for name in self._files
+            if (name.namespace, name.created_revision) == (namespace, created_revision)
+        ]
+
+    def _remove(self, name: SegmentFile) -> None:
+        file = self._files.pop(name, None)
+        self._indexes.pop(name, None)
+        self.rotten.pop(name, None)
+        if file is not None and file.is_named:
+            self._unlinked[name] = file
+
+    # Opening
+
+    def _open(self, effect: OpenSegments) -> None:
+        faults = [fault for fault in map(self._fault, effect.extents) if fault is not None]
+        if not faults:
+            self._cut(effect)
+        else:
+            self._count("folder.open_failed")
+        self._answer(SegmentsOpened(effect.token, tuple(faults)))
+
+    def _fault(self, extent: SegmentExtent) -> SegmentFault | None:
+        name = extent.file
+        file = self._files.get(name)
+        if file is None:
+            return SegmentFault(name, f"{name} is missing")
+        if len(file.cached) < extent.length:
+            return SegmentFault(name, f"{name} has {len(file.cached)} bytes of {extent.length}")
+        try:
+            header = decode_segment_header(bytes(file.cached[:SEGMENT_HEADER_BYTES]))
+        except CorruptError as error:
+            return SegmentFault(name, f"{name}: {error}")
+        wanted = SegmentHeader(
+            namespace=name.namespace,
+            created_revision=name.created_revision,
+            history_epoch=name.history_epoch,
+            base_offset=name.base_offset,
+        )
+        return None if header == wanted else SegmentFault(name, f"{name} is {header}")
+
+    def _cut(self, effect: OpenSegments) -> None:
+        lengths = {extent.file: extent.length for extent in effect.extents}
+        for name in self._files_of(effect.namespace, effect.created_revision):
+            if name not in lengths:
+                self._count("folder.unknown_removed")
+                self._remove(name)
+                continue
+            file = self._files[name]
+            if len(file.cached) > lengths[name]:
+                self._count("folder.cut")
+            del file.cached[lengths[name] :]
+            file.durable[:] = file.cached
+            file.unsynced.clear()
+            file.is_named = True
+
+    # The end of a node's life
+
+    def crash(self, *, is_power: bool) -> None:
+        """End the node's life; what it finds at its next one is decided here."""
+        self._life += 1
+        for name, position, length in self._writing.values():
+            file = self._files.get(name)
+            kept = self._prng.below(length + 1) if self._prng.chance(1, 2) else length
+            if file is None or not file.unsynced or kept == length:
+                continue
+            at, data = file.unsynced[-1]
+            if (at, len(data)) == (position, length):  # A sync may have covered it by now.
+                self._count("folder.write_cut")
+                del file.cached[position + kept :]
+                file.unsynced[-1] = (at, data[:kept])
+        if is_power:
+            self._lose_power()
+        self._reset()
+
+    def _lose_power(self) -> None:
+        for name, file in list(self._files.items()):
+            if not file.is_named and self._prng.chance(1, 2):
+                self._count("folder.name_lost")
+                del self._files[name]
+                continue
+            for extent in file.unsynced:
+                self._tear(file.durable, *extent)
+            file.unsynced.clear()
+            file.cached[:] = file.durable
+        for name, file in self._unlinked.items():
+            if self._prng.chance(1, 2):
+                self._count("folder.removal_lost")
+                file.cached[:] = file.durable
+                file.unsynced.clear()
+                self._files.setdefault(name, file)
+        self._unlinked.clear()
+        for name, data in list(self._indexes.items()):
+            kind = self._prng.below(3)
+            if kind == 0:
+                del self._indexes[name]
+            elif kind == 1:
+                self._indexes[name] = data[: self._prng.below(len(data) + 1)]
+
+    def _tear(self, image: bytearray, position: int, data: bytes) -> None:
+        """Let an uncovered write reach the medium not at all, whole, in part or in sectors."""
+        kind = self._prng.below(4)
+        if kind == 0:
+            self._count("folder.write_vanished")
+        elif kind == 1:
+            _put(image, position, data)
+        elif kind == 2:
+            self._count("folder.write_torn")
+            _put(image, position, data[: self._prng.below(len(data) + 1)])
+        else:
+            self._count("folder.sectors_torn")
+            end, at = position + len(data), position
+            while at < end:
+                sector_end = min(end, (at // SECTOR_BYTES + 1) * SECTOR_BYTES)
+                if self._prng.chance(1, 2):
+                    _put(image, at, data[at - position : sector_end - position])
+                at = sector_end
+
+    def wipe(self) -> None:
+        """Empty the folder."""
+        self._life += 1
+        self._reset()
+        self._files, self._indexes, self._unlinked, self.rotten = {}, {}, {}, {}
+
+    # Damage
+
+    def rot(self) -> bool:
+        """Flip a bit, or zero a sector, of a segment or an index."""
+        names = [name for name, file in self._files.items() if len(file.durable) > 0]
+        if not names:
+            return False
+        name = self._prng.choice(names)
+        if name in self._indexes and self._prng.chance(1, 4):
+            data = bytearray(self._indexes[name])
+            data[self._prng.below(len(data))] ^= 1 << self._prng.below(8)
+            self._indexes[name] = bytes(data)
+            self._count("folder.index_rotten")
+            return True
+        file = self._files[name]
+        position = self._prng.below(len(file.durable))
+        if self._prng.chance(1, 4):
+            end = min(len(file.durable), position + SECTOR_BYTES)
+            changed = bytes(end - position)
+        else:
+            changed = bytes((file.durable[position] ^ 1 << self._prng.below(8),))
+        for image in (file.durable, file.cached):
+            image[position : position + len(changed)] = changed
+        self.rotten[name] = None
+        self._count("folder.rotten")
+        return True
+
+    # What checkers see
+
+    def names(self) -> list[SegmentFile]:
+        """Give the files that are there."""
+        return list(self._files)
+
+    def content(self, name: SegmentFile) -> bytes | None:
+        """Give what a file holds, if it is there."""
+        file = self._files.get(name)
+        return None if file is None else bytes(file.cached)
+
+    def _strikes(self, rate: int) -> bool:
+        return rate > 0 and self._prng.u64() & _PER - 1 < rate
+
+    def _count(self, event: str) -> None:
+        self.events[event] = self.events.get(event, 0) + 1
+
+
+def _put(image: bytearray, position: int, data: bytes) -> None:
+    end = position + len(data)
+    if len(image) < end:
+        image.extend(bytes(end - len(image)))
+    image[position:end] = data

@@ -1,0 +1,191 @@
+"""From one seed to the options of one run of whole nodes: sizes, load, and the mix of faults."""
+
+import msgspec
+
+from headrace.base.limits import KIB
+from headrace.base.prng import Prng
+from headrace.sim.agenda import MILLISECOND, SECOND
+from headrace.sim.disk import DiskOptions
+from headrace.sim.faults import FaultOptions
+from headrace.sim.network import NetworkOptions
+from headrace.sim.nodes.actions import WorkloadOptions
+from headrace.sim.nodes.folder import FolderOptions
+from headrace.sim.nodes.links import LinkOptions
+from headrace.vsr.quorum import quorums_of
+
+_RATE = 1 << 14  # rates are parts of this
+_REPLICAS = (1, 1, 1, 3, 3, 3, 3, 5)
+
+
+class SizeOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How small everything is, so that it rolls, fills and is checkpointed in every run."""
+
+    journal_files: int = 5
+    journal_bytes: int = 5 * 64 * KIB
+    record_bytes_max: int = 16 * KIB
+    pipeline_max: int = 16
+    chunk_bytes: int = 1_000
+    segment_bytes: int = 4_000
+    piece_bytes: int = 1_000
+    retained_bytes: int = 8_000
+    tail_bytes: int = 4_000
+    store_bytes: int = 1_500
+    store_ticks: int = 3
+    retention_ticks: int = 40
+    offsets_reserved: int = 32
+
+
+class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """All that decides a run, besides the code."""
+
+    seed: int
+    replica_count: int = 1
+    atlas: tuple[int, ...] = ()  # nodes whose disk may be damaged or wiped
+    safety_limit: int = 6 * SECOND
+    liveness_limit: int = 60 * SECOND
+    events_max: int = 300_000
+    heartbeat_ticks: int = 4
+    workload: WorkloadOptions = WorkloadOptions()
+    network: NetworkOptions = NetworkOptions()
+    links: LinkOptions = LinkOptions()
+    disk: DiskOptions = DiskOptions()
+    folder: FolderOptions = FolderOptions()
+    faults: FaultOptions = FaultOptions()
+    sizes: SizeOptions = SizeOptions()
+    segment_rot: int = 0  # percent of rot that strikes segments instead of journals
+    canary: bool = False  # one applied answer is changed: the checkers must see it
+
+    @property
+    def is_power_for_all(self) -> bool:
+        """Whether a power cut may strike any node: where all ops wait for syncs, or one alone."""
+        workload = self.workload
+        is_persisted = not (workload.replicated or workload.replicated_offsets)
+        return is_persisted or self.replica_count == 1
+
+
+def draw_node_options(seed: int) -> NodeOptions:
+    """Give the options of a seed."""
+    prng = Prng(seed).fork("nodes")
+    replica_count = prng.choice(_REPLICAS)
+    nodes = list(range(replica_count))
+    prng.shuffle(nodes)
+    damaged_max = quorums_of(replica_count).replication - 1
+    safety_limit = prng.between(2, 6) * SECOND
+    heartbeat_ticks = prng.choice((2, 4))
+    faults = _draw_faults(prng)
+    return NodeOptions(
+        seed=seed,
+        replica_count=replica_count,
+        atlas=tuple(sorted(nodes[:damaged_max])),
+        safety_limit=safety_limit,
+        liveness_limit=(30 + 10 * heartbeat_ticks) * SECOND,
+        heartbeat_ticks=heartbeat_ticks,
+        workload=_draw_workload(prng, safety_limit),
+        network=_draw_network(prng),
+        links=LinkOptions(
+            delay_mean=prng.choice((100, 1_000, 5_000)), breaks=prng.choice((0, 0, _RATE // 100))
+        ),
+        disk=_draw_disk(prng),
+        folder=FolderOptions(
+            write_mean=prng.choice((20, 500)),
+            sync_mean=prng.choice((500, 5_000, 40_000)),
+            read_mean=prng.choice((100, 3_000)),
+            index_lost=prng.choice((0, _RATE // 4)),
+        ),
+        faults=msgspec.structs.replace(faults, kill_at=safety_limit // 2),
+        sizes=_draw_sizes(prng),
+        segment_rot=prng.choice((0, 40, 80)),
+    )
+
+
+def _draw_workload(prng: Prng, safety_limit: int) -> WorkloadOptions:
+    client_count = prng.between(1, 4)
+    requests = prng.choice((40, 80, 120, 160))
+    return WorkloadOptions(
+        client_count=client_count,
+        requests=requests,
+        think_mean=safety_limit * client_count // (2 * requests),
+        timeout=prng.choice((200, 500)) * MILLISECOND,
+        topics=prng.between(1, 2),
+        partitions_max=prng.between(1, 2),
+        messages_max=prng.choice((1, 4, 8)),
+        payload_bytes_max=prng.choice((40, 200, 800)),
+        replicated=prng.choice((0, 0, 50, 100)),
+        replicated_offsets=prng.choice((0, 0, 50)),
+        expiry=prng.choice((0, 300, 1_500)) * MILLISECOND,
+        is_bounded=prng.chance(1, 2),
+        replay=prng.choice((0, 5, 20)),
+        churn=prng.choice((2, 8, 20)),
+        leave=prng.choice((0, 2, 8)),
+        consume=prng.choice((20, 40)),
+    )
+
+
+def _draw_network(prng: Prng) -> NetworkOptions:
+    return NetworkOptions(
+        delay_min=prng.choice((50, 500)),
+        delay_mean=prng.choice((100, 1_000, 5_000)),
+        loss=prng.choice((0, 0, _RATE // 100, _RATE // 20)),
+        duplicate=prng.choice((0, _RATE // 50, _RATE // 10)),
+        corrupt=prng.choice((0,) * 9 + (_RATE // 100,)),
+        stale=prng.choice((0, _RATE // 50)),
+        is_ordered=prng.chance(1, 2),
+        capacity=prng.choice((1_000, 1_000, 48)),
+    )
+
+
+def _draw_disk(prng: Prng) -> DiskOptions:
+    return DiskOptions(
+        write_mean=prng.choice((20, 200)),
+        sync_mean=prng.choice((300, 2_000, 10_000)),
+        slow=prng.choice((0, 0, _RATE // 200)),
+        slow_mean=100 * MILLISECOND,
+        lost=prng.choice((0, 0, _RATE // 200)),
+        misdirected=prng.choice((0, 0, _RATE // 200)),
+        read_error=prng.choice((0, _RATE // 50)),
+        write_error=prng.choice((0, 0, 0, _RATE // 2_000)),
+    )
+
+
+def _draw_faults(prng: Prng) -> FaultOptions:
+    def mean(chance: int, *choices: int) -> int:
+        return prng.choice(choices) * MILLISECOND if prng.below(100) < chance else 0
+
+    return FaultOptions(
+        crash_mean=mean(85, 400, 1_200, 3_000),
+        crash_all_mean=mean(20, 2_500, 5_000),
+        restart_mean=prng.choice((50, 300, 1_000)) * MILLISECOND,
+        power=prng.choice((0, 40, 80, 100)),
+        between_effects=prng.choice((0, 50, 90)),
+        wipe=prng.choice((0, 0, 30, 60)),
+        pause_mean=mean(30, 1_000, 3_000),
+        pause_length=prng.choice((50, 500)) * MILLISECOND,
+        partition_mean=mean(50, 1_000, 3_000),
+        partition_length=prng.choice((200, 1_000)) * MILLISECOND,
+        kind_mean=mean(5, 1_000, 2_000),
+        clog_mean=mean(25, 500, 2_000),
+        clog_length=prng.choice((50, 500)) * MILLISECOND,
+        rot_mean=mean(40, 300, 1_000),
+        full_mean=mean(20, 1_000, 2_000),
+        full_length=prng.choice((100, 500)) * MILLISECOND,
+        clock_mean=mean(30, 500, 2_000),
+    )
+
+
+def _draw_sizes(prng: Prng) -> SizeOptions:
+    files = prng.between(4, 6)
+    segment_bytes = prng.choice((1_500, 4_000, 12_000))
+    return SizeOptions(
+        journal_files=files,
+        journal_bytes=files * prng.choice((48, 64, 96)) * KIB,
+        pipeline_max=prng.choice((4, 16)),
+        chunk_bytes=prng.choice((500, 2_000, 8_000)),
+        segment_bytes=segment_bytes,
+        piece_bytes=prng.choice((700, 1_500, 4_000)),
+        retained_bytes=segment_bytes * prng.choice((1, 3)),
+        tail_bytes=prng.choice((0, 3_000, 20_000)),
+        store_bytes=prng.choice((500, 4_000)),
+        store_ticks=prng.choice((1, 4, 12)),
+        retention_ticks=prng.choice((20, 60)),
+        offsets_reserved=prng.choice((16, 64)),
+    )

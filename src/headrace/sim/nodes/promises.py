@@ -1,0 +1,157 @@
+"""What nodes say to each other, and must not take back (R4, R5).
+
+A promise is of one node and one incarnation of a group: the highest view that it spoke for, the
+view of its log, and how far it acknowledged in it.
+"""
+
+from headrace.sim.nodes.history import Incarnation
+from headrace.sim.violation import SimViolationError
+from headrace.vsr.replica import Replica
+from headrace.wire.layout import KIND_OFFSET
+from headrace.wire.numbers import FrameKind
+from headrace.wire.replica_headers import DO_VIEW_CHANGE, PREPARE_OK, START_VIEW_CHANGE
+
+
+class _Promise:
+    __slots__ = ("acked_op", "acked_view", "log_view", "view")
+
+    def __init__(self) -> None:
+        self.view = self.log_view = 0
+        self.acked_view = self.acked_op = 0
+
+
+Place = tuple[int, Incarnation]
+
+
+class Promises:
+    """Of all nodes and groups."""
+
+    def __init__(self) -> None:
+        self._promises: dict[Place, _Promise] = {}
+        self._seen: dict[Place, tuple[int, int]] = {}  # view and commit in this life
+        self._shortened: dict[int, None] = {}  # nodes whose disk was damaged
+
+    def booted(self, node: int) -> None:
+        """Take note of a new life."""
+        for place in [place for place in self._seen if place[0] == node]:
+            del self._seen[place]
+
+    def damaged(self, node: int) -> None:
+        """Take note that a node's disk was damaged: its log may be shorter than it promised."""
+        self._shortened[node] = None
+
+    def wiped(self, node: int) -> None:
+        """Take note that a node has lost its disk."""
+        for place in [place for place in self._promises if place[0] == node]:
+            del self._promises[place]
+
+    def lost_tail(self, node: int, key: Incarnation) -> None:
+        """Take note that a node lawfully lost the unsynced tail of a group."""
+        promise = self._promises.get((node, key))
+        if promise is not None:
+            promise.acked_view = promise.acked_op = 0
+
+    def observe(self, node: int, key: Incarnation, replica: Replica) -> None:
+        """Look at a group on a running node: view and commit never go back."""
+        place = (node, key)
+        seen = self._seen.get(place)
+        if seen is None:
+            self._check_start(place, replica)
+            seen = (0, 0)
+        if replica.view < seen[0] or replica.commit_min < seen[1]:
+            raise SimViolationError(
+                "R4",
+                why="went back",
+                node=node,
+                group=key,
+                view=(seen[0], replica.view),
+                commit=(seen[1], replica.commit_min),
+            )
+        self._seen[place] = (replica.view, replica.commit_min)
+
+    def _check_start(self, place: Place, replica: Replica) -> None:
+        promise = self._promises.get(place)
+        if promise is None:
+            return
+        if replica.is_wiped and place[0] in self._shortened:
+            del self._promises[place]  # It knows that damage took its promises.
+            return
+        if replica.view < promise.view or replica.log_view < promise.log_view:
+            raise SimViolationError(
+                "R4",
+                why="forgot a view",
+                place=place,
+                view=(replica.view, replica.log_view),
+                promised=(promise.view, promise.log_view),
+            )
+        self._check_acked(place, replica.log_view, replica.op)
+
+    def sent(self, node: int, frame: bytes, replicas: dict[Incarnation, Replica]) -> None:
+        """Watch what a node says, as it stood after the step that said it."""
+        match frame[KIND_OFFSET]:
+            case FrameKind.PREPARE_OK:
+                self._sent_prepare_ok(node, frame, replicas)
+            case FrameKind.START_VIEW_CHANGE:
+                header = START_VIEW_CHANGE.decode(frame)
+                self._promise_view((node, Incarnation(header.group, header.origin)), header.view)
+            case FrameKind.DO_VIEW_CHANGE:
+                self._sent_do_view_change(node, frame)
+
+    def _sent_prepare_ok(
+        self, node: int, frame: bytes, replicas: dict[Incarnation, Replica]
+    ) -> None:
+        header = PREPARE_OK.decode(frame)
+        place = (node, Incarnation(header.group, header.origin))
+        promise = self._promise(place)
+        replica = replicas.get(place[1])
+        if replica is not None and replica.log_view < header.view:
+            raise SimViolationError(
+                "R5",
+                why="acknowledged in a view whose log it does not have",
+                place=place,
+                view=header.view,
+                log_view=replica.log_view,
+            )
+        if header.view < promise.view:
+            raise SimViolationError("R5", place=place, view=header.view, promised=promise.view)
+        promise.view = promise.log_view = header.view
+        if header.view > promise.acked_view:
+            promise.acked_view, promise.acked_op = header.view, 0
+        promise.acked_op = max(promise.acked_op, header.op)
+
+    def _sent_do_view_change(self, node: int, frame: bytes) -> None:
+        header = DO_VIEW_CHANGE.decode(frame)
+        place = (node, Incarnation(header.group, header.origin))
+        promise = self._promise_view(place, header.view)
+        if header.log_view < promise.log_view:
+            raise SimViolationError(
+                "R4", why="voted from an older log", place=place, log_view=header.log_view
+            )
+        promise.log_view = header.log_view
+        self._check_acked(place, header.log_view, header.op)
+
+    def _promise_view(self, place: Place, view: int) -> _Promise:
+        promise = self._promise(place)
+        if view < promise.view:
+            raise SimViolationError("R4", why="view", place=place, view=view, said=promise.view)
+        promise.view = view
+        return promise
+
+    def _check_acked(self, place: Place, log_view: int, op: int) -> None:
+        promise = self._promise(place)
+        is_sound = place[0] not in self._shortened
+        if is_sound and log_view == promise.acked_view and op < promise.acked_op:
+            raise SimViolationError(
+                "R4",
+                why="lost what it acknowledged",
+                place=place,
+                view=log_view,
+                op=op,
+                acknowledged=promise.acked_op,
+            )
+
+    def _promise(self, place: Place) -> _Promise:
+        promise = self._promises.get(place)
+        if promise is None:
+            promise = self._promises[place] = _Promise()
+        return promise

@@ -1,0 +1,146 @@
+"""Tells where the bytes of a connection are read to, and cuts them into frames. Sans-IO.
+
+```
+slab:    | frame | frame | frame |  -> each copied into memory of its own
+                         | part  |  -> kept as `rest`, laid in front of the next read
+rest:    | header of a large frame, part |  -> memory for all of it; reads go there directly
+```
+
+Flow:       receive.
+Invariants: a size outside the bounds is refused before anything is allocated for it (CL2);
+            memory for a large frame is taken only by the read that follows `receive`, so that
+            the owner can refuse to read until there is room;
+            no byte of the slab is used after `receive` has returned.
+"""
+
+from collections.abc import Sequence
+from struct import Struct
+
+from headrace.base.limits import HEADER_BYTES
+from headrace.transports.slabs import LARGE_FRAME_BYTES, SLAB_BYTES, Slab, new_frame
+from headrace.wire.layout import SIZE_OFFSET
+
+_read_size = Struct("<I").unpack_from
+_SIZE_END = SIZE_OFFSET + 4
+_NOTHING = bytearray()
+
+
+class FrameReceiver:
+    """Takes the bytes of one connection in any pieces, gives its frames, each in its own memory."""
+
+    __slots__ = (
+        "_filled",
+        "_is_huge_expected",
+        "_kept",
+        "_slab",
+        "_view",
+        "breach",
+        "frame",
+        "frame_bytes_max",
+        "rest",
+        "wanted",
+    )
+
+    def __init__(self, slab: Slab, frame_bytes_max: int) -> None:
+        assert frame_bytes_max >= HEADER_BYTES
+        self._slab = slab
+        self.frame_bytes_max = frame_bytes_max
+        self.breach = ""  # why this stream is lost; no frame follows
+        self.rest = _NOTHING  # what was read and is no whole frame, or not cut yet
+        self.wanted = 0  # the size of the frame that `rest` begins, once it is known
+        self._kept = 0  # bytes of `rest` that the next read stands behind
+        self.frame: bytearray | None = None  # the large frame that is read into
+        self._view = memoryview(_NOTHING)
+        self._filled = 0
+        self._is_huge_expected = False
+
+    @property
+    def unfinished_bytes(self) -> int:
+        """How many bytes of an unfinished frame have arrived."""
+        return len(self.rest) if self.frame is None else self._filled
+
+    @property
+    def missing_bytes(self) -> int:
+        """How many bytes of an unfinished frame are still to come, as far as that is known."""
+        if self.frame is not None:
+            return len(self.frame) - self._filled
+        return self.wanted - len(self.rest) if self.wanted else 0
+
+    @property
+    def is_large_next(self) -> bool:
+        """Whether the next read takes memory for a large frame, all of it at once."""
+        return self.wanted >= LARGE_FRAME_BYTES
+
+    def buffer(self) -> memoryview:
+        """Give the memory for the next read; if nothing is read, ask again before the next one."""
+        if self.frame is not None:
+            return self._view[self._filled :]
+        if self.rest:
+            return self._begin_large() if self.is_large_next else self._lay_rest()
+        if self._is_huge_expected:
+            # One more call for the header alone; to fill the slab would copy that much twice.
+            return self._slab.head
+        return self._slab.view
+
+    def receive(self, count: int, frames_max: int) -> Sequence[bytearray]:
+        """Take what was read into the buffer; give the frames it completes, at most so many.
+
+        With `breach` set the stream is lost behind them. Frames above the maximum stay for `cut`.
+        """
+        if self.frame is None:
+            end = self._kept + count
+            self._kept = 0
+            return self._cut(self._slab.data, end, frames_max)
+        self._filled += count
+        assert self._filled <= len(self.frame)
+        if self._filled < len(self.frame):
+            return ()
+        frame = self.frame
+        self.frame = None
+        self._view = self._slab.view
+        self._is_huge_expected = len(frame) > SLAB_BYTES
+        return (frame,)
+
+    def cut(self, frames_max: int) -> Sequence[bytearray]:
+        """Give frames that `receive` had to leave, at most so many."""
+        return self._cut(self.rest, len(self.rest), frames_max)
+
+    def _cut(self, source: bytearray, end: int, frames_max: int) -> Sequence[bytearray]:
+        frames: list[bytearray] = []
+        position = 0
+        self.wanted = 0
+        while end - position >= _SIZE_END and len(frames) < frames_max:
+            (size,) = _read_size(source, position + SIZE_OFFSET)
+            if not HEADER_BYTES <= size <= self.frame_bytes_max:
+                self._refuse(size)
+                return frames
+            if size > end - position:
+                self.wanted = size
+                break
+            frames.append(source[position : position + size])
+            position += size
+        self.rest = source[position:end] if position < end else _NOTHING
+        self._is_huge_expected = False
+        return frames
+
+    def _refuse(self, size: int) -> None:
+        self.breach = f"frame of {size} bytes, allowed {HEADER_BYTES} to {self.frame_bytes_max}"
+        self.rest = _NOTHING
+
+    def _lay_rest(self) -> memoryview:
+        """Put the rest at the start of the slab: what follows it may hold many frames."""
+        self._kept = len(self.rest)
+        assert self._kept < LARGE_FRAME_BYTES
+        self._slab.view[: self._kept] = self.rest
+        return self._slab.view[self._kept :]
+
+    def _begin_large(self) -> memoryview:
+        """Give the large frame its memory; the kernel writes the remaining bytes into it."""
+        assert len(self.rest) < self.wanted <= self.frame_bytes_max
+        self.frame = new_frame(self.wanted)
+        self._view = memoryview(self.frame)
+        self._filled = len(self.rest)
+        self._view[: self._filled] = self.rest
+        self.rest = _NOTHING
+        self.wanted = 0
+        return self._view[self._filled :]

@@ -1,0 +1,15 @@
+"""Where a transport puts what has arrived: the shard's pump, seen from here."""
+
+from typing import Protocol
+
+from headrace.ports.network import ConnectionClosed, ConnectionOpened
+
+
+class Inbox(Protocol):
+    """Gathers what the connections of one loop turn bring; the turn is closed after all of them."""
+
+    def put(self, connection: int, frame: bytearray) -> None:
+        """Take a whole frame, which now belongs to the core."""
+
+    def tell(self, event: ConnectionOpened | ConnectionClosed) -> None:
+        """Take news of a connection: opened before its first frame, closed after its last."""

@@ -1,0 +1,335 @@
+"""Accepts TCP connections, bounds what they may cost, and sends their replies.
+
+```
+loop reads -> Connection -> inbox.put          all readable connections of a turn
+inbox closes the turn -> core -> send          replies gather at their connection
+flush                                          one write for each connection; memory is counted anew
+```
+
+Flow:       receive, reply.
+Invariants: a number is given to one connection only (SH-25); the core hears of a connection only
+            between its opened and its closed; no refused connection reaches the core.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Sequence
+
+from headrace.ports.network import Buffer, ConnectionClosed, ConnectionOpened
+from headrace.transports.connection import FULL, PAUSED, Connection
+from headrace.transports.deadlines import Deadlines
+from headrace.transports.inbox import Inbox
+from headrace.transports.limits import TcpLimits
+from headrace.transports.memory import ReceiveMemory
+from headrace.transports.slabs import Slab
+from headrace.wire.numbers import Transport
+
+SWEEP_SECONDS = 1.0
+BACKLOG = 1024
+
+_COUNTER_BITS = 112
+_SHARDS_MAX = 1 << 16
+_KEEP_ALIVE_SECONDS = 60  # idle, then three probes: a peer that vanished is noticed (NW7)
+_KEEP_ALIVE_PROBES = 3
+_KEEP_ALIVE_PROBE_SECONDS = 10
+
+_log = logging.getLogger(__name__)
+
+
+def make_connection_id(shard: int, counter: int) -> int:
+    """Give the 128-bit number of a connection: the shard that owns it on top, then a counter.
+
+    The counter keeps to its field and is never 0 (SH-25).
+    """
+    assert 0 <= shard < _SHARDS_MAX
+    assert 0 < counter < 1 << _COUNTER_BITS
+    return shard << _COUNTER_BITS | counter
+
+
+class TcpListener:
+    """The TCP connections of one shard; all calls come from its event loop.
+
+    Who gives it an inbox calls `flush` at the end of every turn in which the inbox was filled or a
+    reply was sent.
+    """
+
+    def __init__(self, limits: TcpLimits, inbox: Inbox, *, shard: int = 0) -> None:
+        self.limits = limits
+        self.inbox = inbox
+        self.slab = Slab()
+        self.memory = ReceiveMemory(limits.receive_bytes_max)
+        self.unheard: Deadlines[Connection] = Deadlines(limits.first_frame_seconds)
+        self.unknown: Deadlines[Connection] = Deadlines(limits.login_seconds)
+        self.unfinished: Deadlines[Connection] = Deadlines(limits.frame_seconds)
+        self.lagging: Deadlines[Connection] = Deadlines(limits.send_seconds)
+        self.closing: Deadlines[Connection] = Deadlines(limits.close_seconds)
+        self.unsent: list[Connection] = []
+        self.waiting: dict[Connection, None] = {}
+        self.refused_count = 0
+        self._shard = shard
+        self._counter = 0
+        self._connections: dict[int, Connection] = {}
+        self._per_address: dict[str, int] = {}
+        self._is_paused = False
+        self._is_full = False
+        self._servers: list[asyncio.Server] = []
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._all_gone: asyncio.Future[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    def connection(self, number: int) -> Connection | None:
+        """Give a connection that is open."""
+        return self._connections.get(number)
+
+    # Beginning and end.
+
+    async def listen(self, host: str, port: int) -> tuple[str, int]:
+        """Accept connections at an address; give the address, with the port if it was 0.
+
+        A name that stands for several addresses takes the first, IPv4 before IPv6; `::` takes
+        IPv4 too.
+
+        Raises:
+            OSError: The address is taken, or none of this host.
+        """
+        loop = asyncio.get_running_loop()
+        listening = _bind(*await _resolve(loop, host, port))
+        try:
+            server = await loop.create_server(
+                lambda: Connection(self), sock=listening, backlog=BACKLOG
+            )
+        except BaseException:
+            listening.close()
+            raise
+        self._servers.append(server)
+        if self._sweeper is None:
+            self._sweeper = loop.call_later(SWEEP_SECONDS, self._sweep_and_rearm)
+        bound_host, bound_port = listening.getsockname()[:2]
+        return bound_host, bound_port
+
+    def stop_accepting(self) -> None:
+        """Close the listening sockets; connections go on."""
+        servers, self._servers = self._servers, []
+        for server in servers:
+            server.close()
+
+    async def close(self, *, grace_seconds: float) -> None:
+        """Stop accepting, close every connection once its replies have left, wait for all.
+
+        After the grace the connections that are left are cut off.
+        """
+        self.stop_accepting()
+        self.flush()
+        for connection in list(self._connections.values()):
+            connection.close("the node stops")
+        await self._wait_until_gone(grace_seconds)
+        for connection in list(self._connections.values()):
+            connection.abort("the node stops")
+        # What was cut off is told in the next turn of the loop.
+        await self._wait_until_gone(SWEEP_SECONDS)
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
+
+    async def _wait_until_gone(self, seconds: float) -> None:
+        if not self._connections:
+            return
+        self._all_gone = asyncio.get_running_loop().create_future()
+        await asyncio.wait([self._all_gone], timeout=seconds)
+        self._all_gone = None
+
+    # What the core asks for.
+
+    def send(self, number: int, parts: Sequence[Buffer]) -> None:
+        """Answer one request, at the end of this turn; dropped if the connection is gone."""
+        connection = self._connections.get(number)
+        if connection is not None:
+            connection.send(parts)
+
+    def flush(self) -> None:
+        """End a turn: write what was sent, and read on where reading had to wait for it."""
+        self.memory.turn_bytes = 0
+        if self.unsent:
+            unsent, self.unsent = self.unsent, []
+            for connection in unsent:
+                connection.flush()
+        if self._is_full:
+            self._use_room()
+
+    def close_connection(self, number: int, reason: str) -> None:
+        """Close a connection once what was sent on it has left; nothing if it is gone."""
+        connection = self._connections.get(number)
+        if connection is not None:
+            connection.close(reason)
+
+    def set_logged_in(self, number: int) -> None:
+        """Lift the bounds that hold before login; nothing if the connection is gone."""
+        connection = self._connections.get(number)
+        if connection is not None:
+            self.unknown.end(connection)
+            connection.set_logged_in()
+
+    def pause_all(self) -> None:
+        """Read no more from any connection; what has arrived is kept."""
+        self._is_paused = True
+        for connection in list(self._connections.values()):
+            connection.block(PAUSED)
+
+    def resume_all(self) -> None:
+        """Read on from all connections."""
+        self._is_paused = False
+        for connection in list(self._connections.values()):
+            connection.unblock(PAUSED)
+
+    # What connections ask for.
+
+    def opened(self, connection: Connection) -> None:
+        """Take up a new connection, number it and tell the core; or refuse it (NW12)."""
+        refusal = self._refuse(connection)
+        if refusal:
+            self.refused_count += 1
+            connection.abort(refusal)
+            return
+        self._counter += 1
+        connection.number = make_connection_id(self._shard, self._counter)
+        self._connections[connection.number] = connection
+        self._per_address[connection.host] = self._per_address.get(connection.host, 0) + 1
+        self.unheard.begin(connection)
+        self.unknown.begin(connection)
+        self.inbox.tell(ConnectionOpened(connection.number, Transport.TCP, connection.address))
+        if self._is_paused:
+            connection.block(PAUSED)
+        if self._is_full:
+            connection.block(FULL)
+        if len(self.unknown) > self.limits.connections_before_login_max:
+            self._drop_oldest_unheard()
+
+    def lost(self, connection: Connection) -> None:
+        """Forget a connection and tell the core, if it knows of it."""
+        if connection.number == 0:
+            return
+        del self._connections[connection.number]
+        for deadlines in (self.unheard, self.unknown, self.unfinished, self.lagging, self.closing):
+            deadlines.end(connection)
+        self.waiting.pop(connection, None)
+        left = self._per_address[connection.host] - 1
+        if left:
+            self._per_address[connection.host] = left
+        else:
+            del self._per_address[connection.host]
+        _log.info("%s is gone: %s", connection.address, connection.reason or "closed by the peer")
+        self.inbox.tell(ConnectionClosed(connection.number))
+        if self._all_gone is not None and not self._connections and not self._all_gone.done():
+            self._all_gone.set_result(None)
+
+    def fill_up(self, connection: Connection) -> None:
+        """Stop reading all connections but those that have the memory for their frame.
+
+        A frame may begin again only when nobody waits for memory any more, so what those who wait
+        have read already stays little.
+        """
+        newly = [connection] if self._is_full else self._connections.values()
+        self._is_full = True
+        for each in newly:
+            if not each.has_reserved():
+                each.block(FULL)
+
+    def _refuse(self, connection: Connection) -> str:
+        """Say why a new connection cannot be taken up; empty if it can."""
+        limits = self.limits
+        if not self._servers:
+            return "the node stops"
+        if not connection.host:
+            return "the peer is gone"
+        if len(self._connections) >= limits.connections_max:
+            return f"{len(self._connections)} connections, which is the limit"
+        if self._per_address.get(connection.host, 0) >= limits.connections_per_address_max:
+            return f"{limits.connections_per_address_max} connections of one address"
+        return ""
+
+    def _drop_oldest_unheard(self) -> None:
+        """Make place among those before login; there is one: the new one was not heard either."""
+        oldest = self.unheard.oldest()
+        # It is gone only in the next turn: it must not be chosen, or counted, again until then.
+        self.unheard.end(oldest)
+        self.unknown.end(oldest)
+        oldest.abort("too many connections that are not logged in")
+
+    def _use_room(self) -> None:
+        """Let those go on who waited for memory: begun frames first, in order, then all."""
+        while self.waiting:
+            connection = next(iter(self.waiting))
+            if not connection.use_room():
+                return
+            del self.waiting[connection]
+        if not self.memory.is_full:
+            self._is_full = False
+            for each in list(self._connections.values()):
+                each.unblock(FULL)
+                if self._is_full:  # By what this one had kept: the others go on waiting.
+                    break
+
+    # Time.
+
+    def sweep(self) -> None:
+        """Let a second pass for everyone who has a deadline (NW10, NW11)."""
+        limits = self.limits
+        _expire(self.unheard, f"no whole frame within {limits.first_frame_seconds} s")
+        _expire(self.unknown, f"no login within {limits.login_seconds} s")
+        for connection in self.unfinished.sweep():
+            connection.look_at_frame()
+        for connection in self.lagging.sweep():
+            connection.look_at_lag()
+        for connection in self.closing.sweep():
+            connection.abort("replies did not leave in time")
+
+    def _sweep_and_rearm(self) -> None:
+        self._sweeper = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep_and_rearm)
+        self.sweep()
+
+
+def _expire(deadlines: Deadlines[Connection], reason: str) -> None:
+    """Close those whose time is over; one that we did not read from gets its time again."""
+    for connection in deadlines.sweep():
+        if connection.blocked:
+            deadlines.begin(connection)
+        else:
+            connection.abort(reason)
+
+
+async def _resolve(
+    loop: asyncio.AbstractEventLoop, host: str, port: int
+) -> tuple[socket.AddressFamily, tuple[str, int]]:
+    """Give the address to bind of a name or a number.
+
+    Raises:
+        OSError: There is none.
+    """
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
+    return socket.AddressFamily(family), (str(address[0]), int(address[1]))
+
+
+def _bind(family: socket.AddressFamily, address: tuple[str, int]) -> socket.socket:
+    """Give a socket bound to an address; what connections inherit is set on it."""
+    is_any = family == socket.AF_INET6 and address[0] == "::"
+    bound = socket.create_server(
+        address,
+        family=family,
+        backlog=BACKLOG,
+        dualstack_ipv6=is_any and socket.has_dualstack_ipv6(),
+    )
+    bound.setblocking(False)  # noqa: FBT003 - the name of the method says what it means
+    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (
+        ("TCP_KEEPIDLE", _KEEP_ALIVE_SECONDS),
+        ("TCP_KEEPINTVL", _KEEP_ALIVE_PROBE_SECONDS),
+        ("TCP_KEEPCNT", _KEEP_ALIVE_PROBES),
+    ):
+        if hasattr(socket, option):
+            bound.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    return bound

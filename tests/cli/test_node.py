@@ -1,0 +1,153 @@
+"""`headrace dev` and `headrace serve`, with a stand-in for the server's own start."""
+
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import NoReturn
+
+import pytest
+
+from headrace.cli.exits import Exit
+from headrace.cli.main import run
+from headrace.cli.node import BOOTSTRAP_MODULE
+from headrace.server.config import ServerConfig
+
+
+class Starts:
+    """Remembers how the server was started."""
+
+    def __init__(self) -> None:
+        self.code = 0
+        self.config: ServerConfig | None = None
+        self.profile = ""
+        self.is_throwaway = False
+        self.was_folder_private = False
+
+    def run(self, config: ServerConfig, *, profile: str, is_throwaway: bool) -> int:
+        self.config, self.profile, self.is_throwaway = config, profile, is_throwaway
+        folder = config.server.data_dir
+        self.was_folder_private = folder.is_dir() and stat.S_IMODE(folder.stat().st_mode) == 0o700
+        return self.code
+
+
+@pytest.fixture
+def starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Starts:
+    made = Starts()
+    module = ModuleType(BOOTSTRAP_MODULE)
+    module.run = made.run  # type: ignore[attr-defined]  # as the module that it stands for
+    monkeypatch.setitem(sys.modules, BOOTSTRAP_MODULE, module)
+    monkeypatch.chdir(tmp_path)
+    for name in ("HEADRACE_ROOT_PASSWORD", "HEADRACE_TCP_ADDRESS", "HEADRACE_SERVER_DATA_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    return made
+
+
+def test_serve(starts: Starts) -> None:
+    starts.code = 1
+    assert run(["serve", "--data", "here", "--tcp", "0.0.0.0:0", "--http", "[::1]:0"]) == 1
+    config = starts.config
+    assert config is not None
+    assert (starts.profile, config.profile, starts.is_throwaway) == ("serve", "serve", False)
+    assert config.server.data_dir == Path("here")
+    assert str(config.tcp.address) == "0.0.0.0:0"
+    assert config.origin("http.address") == "flag --http"
+    assert config.root.password is None
+
+
+def test_dev_throws_its_folder_away(starts: Starts) -> None:
+    assert run(["dev"]) == 0
+    config = starts.config
+    assert config is not None
+    assert (starts.profile, config.profile, starts.is_throwaway) == ("dev", "dev", True)
+    assert starts.was_folder_private
+    assert not config.server.data_dir.exists()
+    assert config.root.password == b"iggy"
+    assert config.security.password_min == 3
+
+
+def test_dev_throws_its_folder_away_when_it_fails(
+    starts: Starts, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = []
+
+    def fail(config: ServerConfig, **_: object) -> NoReturn:
+        folders.append(config.server.data_dir)
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(sys.modules[BOOTSTRAP_MODULE], "run", fail)
+    assert run(["dev"]) == 1
+    assert capsys.readouterr().err == "headrace: [Errno 5] Input/output error\n"
+    assert not folders[0].exists()
+
+
+@pytest.mark.parametrize("way", ["flag", "variable", "file"])
+def test_dev_keeps_a_folder_that_was_named(
+    starts: Starts, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    file = tmp_path / "c.toml"
+    file.write_text(f'[server]\ndata_dir = "{folder}"\n' if way == "file" else "")
+    if way == "variable":
+        monkeypatch.setenv("HEADRACE_SERVER_DATA_DIR", str(folder))
+    flags = ["--data", str(folder)] if way == "flag" else []
+    assert run(["dev", "--config", str(file), *flags]) == 0
+    assert starts.config is not None
+    assert starts.config.server.data_dir == folder
+    assert not starts.is_throwaway
+    assert folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["dev", "--tcp", "0.0.0.0:8090"], "must be on loopback under `headrace dev`"),
+        (["dev", "--http", "[::]:3000"], "must be on loopback under `headrace dev`"),
+        (["dev", "--nodes", "3"], "--nodes 3: a cluster of several nodes comes later"),
+        (["dev", "--shards", "2"], "server.shards = 2 (flag --shards): must be 1: more shards"),
+        (["serve", "--shards", "0"], 'server.shards = "0" (flag --shards): allowed 1 to 65534'),
+        (["serve", "--config", "no-such"], "no-such: No such file or directory"),
+        (["serve", "--tcp", "x"], "has no port"),
+    ],
+)
+def test_refusals(
+    starts: Starts, arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == Exit.USAGE
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith("headrace: ")
+    assert words in told.err
+    assert told.err.count("\n") == 1
+    assert starts.config is None
+
+
+def test_all_problems_at_once(starts: Starts, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["serve", "--tcp", "x", "--http", "y", "--shards", "z"]) == Exit.USAGE
+    first, *rest = capsys.readouterr().err.splitlines()
+    assert first == "headrace: the configuration has 3 problems:"
+    assert [line.split()[0] for line in rest] == ["server.shards", "tcp.address", "http.address"]
+    assert starts.config is None
+
+
+def test_default_credentials_stay_on_loopback(
+    starts: Starts, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HEADRACE_ROOT_PASSWORD", "iggy")
+    assert run(["serve", "--tcp", "0.0.0.0:8090"]) == Exit.USAGE
+    assert "root.password = ... (environment HEADRACE_ROOT_PASSWORD)" in capsys.readouterr().err
+    assert starts.config is None
+    assert run(["serve", "--data", "d"]) == 0
+    assert starts.config is not None
+
+
+def test_assertions_are_needed() -> None:
+    done = subprocess.run(
+        [sys.executable, "-O", "-m", "headrace", "dev"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr == (
+        "headrace: the server does not start under python -O: its assertions keep data safe\n"
+    )

@@ -1,0 +1,173 @@
+"""A folder of segments in memory that honours the port: what the page cache has, what a power cut
+leaves, and every fault that the port allows for.
+"""
+
+from collections import deque
+
+from headrace.base.limits import SEGMENT_HEADER_BYTES
+from headrace.base.prng import Prng
+from headrace.ports.segments import (
+    IndexRead,
+    OpenSegments,
+    ReadIndex,
+    ReadSegment,
+    RemovePartition,
+    RemoveSegments,
+    SegmentEffect,
+    SegmentEvent,
+    SegmentFailed,
+    SegmentFault,
+    SegmentFile,
+    SegmentRead,
+    SegmentsOpened,
+    SegmentsSynced,
+    SegmentWritten,
+    SyncSegments,
+    WriteIndex,
+    WriteSegment,
+)
+from headrace.wire.errors import CorruptError
+from headrace.wire.segment import SegmentHeader, decode_segment_header
+
+
+class FakeFiles:
+    """Effects are carried out one at a time, in their order."""
+
+    def __init__(self, prng: Prng | None = None) -> None:
+        self.logs: dict[SegmentFile, bytearray] = {}
+        self.indexes: dict[SegmentFile, bytes] = {}
+        self.durable: dict[SegmentFile, bytearray] = {}
+        self.waiting: deque[SegmentEffect] = deque()
+        self.effects_done = 0
+        self.is_full = False
+        self.failing: str | None = None  # what a write or a sync says when it fails
+        self.reads_fail = False
+        self.reads: list[ReadSegment] = []
+        self.removed: list[SegmentFile] = []
+        self._prng = prng or Prng(0)
+        self._unsynced: list[tuple[SegmentFile, int, bytes]] = []
+
+    def step(self) -> list[SegmentEvent]:
+        """Carry out the next effect; give its answer."""
+        effect = self.waiting.popleft()
+        self.effects_done += 1
+        match effect:
+            case WriteSegment():
+                return [self._write(effect)]
+            case SyncSegments():
+                return [self._sync(effect)]
+            case ReadSegment():
+                self.reads.append(effect)
+                return [SegmentRead(effect.token, self._read(effect))]
+            case ReadIndex():
+                return [IndexRead(effect.token, self.indexes.get(effect.file))]
+            case OpenSegments():
+                return [self._open(effect)]
+            case _:
+                self._carry_out(effect)
+                return []
+
+    def _carry_out(self, effect: WriteIndex | RemoveSegments | RemovePartition) -> None:
+        if isinstance(effect, WriteIndex):
+            self.indexes[effect.file] = effect.data
+        elif isinstance(effect, RemoveSegments):
+            for file in effect.files:
+                self._remove(file)
+        else:
+            partition = (effect.namespace, effect.created_revision)
+            for file in list(self.logs):
+                if (file.namespace, file.created_revision) == partition:
+                    self._remove(file)
+
+    def _write(self, effect: WriteSegment) -> SegmentWritten | SegmentFailed:
+        if self.failing is not None:
+            return SegmentFailed(effect.token, self.failing)
+        if self.is_full:
+            return SegmentWritten(effect.token, is_done=False)
+        if effect.file not in self.logs:
+            if effect.position:
+                return SegmentFailed(effect.token, f"{effect.file} is missing")
+            self.logs[effect.file] = bytearray()
+        data = b"".join(effect.parts)
+        held = self.logs[effect.file]
+        assert effect.position <= len(held), "a hole in a segment"
+        before = bytes(held[effect.position : effect.position + len(data)])
+        assert data.startswith(before), "a segment overwritten with something else"
+        held[effect.position : effect.position + len(data)] = data
+        self._unsynced.append((effect.file, effect.position, data))
+        return SegmentWritten(effect.token, is_done=True)
+
+    def _sync(self, effect: SyncSegments) -> SegmentsSynced | SegmentFailed:
+        if self.failing is not None:
+            return SegmentFailed(effect.token, self.failing)
+        for file in effect.files:
+            if file not in self.logs:
+                return SegmentFailed(effect.token, f"{file} is missing")
+            self.durable[file] = bytearray(self.logs[file])
+        self._unsynced = [write for write in self._unsynced if write[0] not in effect.files]
+        return SegmentsSynced(effect.token)
+
+    def _read(self, effect: ReadSegment) -> bytes | None:
+        if self.reads_fail or effect.file not in self.logs:
+            return None
+        return bytes(self.logs[effect.file][effect.position : effect.position + effect.length])
+
+    def _open(self, effect: OpenSegments) -> SegmentsOpened:
+        faults = []
+        for extent in effect.extents:
+            held = self.logs.get(extent.file)
+            if held is None:
+                faults.append(SegmentFault(extent.file, f"{extent.file} is missing"))
+            elif len(held) < extent.length:
+                faults.append(SegmentFault(extent.file, f"{extent.file} has {len(held)} bytes"))
+            elif not _is_of(extent.file, bytes(held[:SEGMENT_HEADER_BYTES])):
+                faults.append(SegmentFault(extent.file, f"{extent.file} has another header"))
+        if not faults:
+            known = {extent.file: extent.length for extent in effect.extents}
+            for file in list(self.logs):
+                if file in known:
+                    del self.logs[file][known[file] :]
+                    self.durable[file] = bytearray(self.logs[file])
+                else:
+                    self._remove(file)
+            self._unsynced.clear()
+        return SegmentsOpened(effect.token, tuple(faults))
+
+    def _remove(self, file: SegmentFile) -> None:
+        self.removed.append(file)
+        self.logs.pop(file, None)
+        self.durable.pop(file, None)
+        self.indexes.pop(file, None)
+
+    def kill(self) -> None:
+        """End the process: what was asked for and not done is gone, the page cache stays."""
+        self.waiting.clear()
+
+    def cut_power(self) -> None:
+        """Every write since the last sync survives whole, in part, or not at all."""
+        self.waiting.clear()
+        image = {file: bytearray(data) for file, data in self.durable.items()}
+        for file, position, data in self._unsynced:
+            kept = data[: self._prng.below(len(data) + 1)] if self._prng.chance(2, 3) else b""
+            if file in image or (position == 0 and self._prng.chance(1, 2)):
+                held = image.setdefault(file, bytearray())
+                held.extend(bytes(max(0, position + len(kept) - len(held))))
+                held[position : position + len(kept)] = kept
+        self.logs = image
+        self.indexes = {
+            file: data[: self._prng.below(len(data) + 1)] for file, data in self.indexes.items()
+        }
+        self._unsynced = []
+
+
+def _is_of(file: SegmentFile, block: bytes) -> bool:
+    try:
+        header = decode_segment_header(block)
+    except CorruptError:
+        return False
+    return header == SegmentHeader(
+        namespace=file.namespace,
+        created_revision=file.created_revision,
+        history_epoch=file.history_epoch,
+        base_offset=file.base_offset,
+    )

@@ -1,0 +1,37 @@
+"""Large blocks stay in the heap where there is a glibc."""
+
+import os
+import platform
+import resource
+import subprocess
+import sys
+
+from headrace.runtime.allocator import keep_large_blocks
+
+# Each round frees what it took; without the thresholds each one maps its memory anew.
+ROUNDS = """
+import resource
+from headrace.base.limits import MIB
+from headrace.runtime.allocator import keep_large_blocks
+assert keep_large_blocks()
+bytearray(8 * MIB)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(20):
+    bytearray(8 * MIB)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def test_it_says_whether_it_worked() -> None:
+    is_glibc = platform.libc_ver()[0] == "glibc"
+    assert keep_large_blocks() == is_glibc
+
+
+def test_freed_blocks_are_used_again() -> None:
+    if platform.libc_ver()[0] != "glibc":
+        return
+    done = subprocess.run(
+        [sys.executable, "-c", ROUNDS], check=True, capture_output=True, text=True, env=os.environ
+    )
+    pages = 8 * (1 << 20) // resource.getpagesize()
+    assert int(done.stdout) < pages  # of 20 times as many

@@ -1,0 +1,243 @@
+"""The keeper of secrets: real hashes, at a small price."""
+
+import logging
+import re
+from collections.abc import Callable, Iterator
+from threading import Event, Lock
+
+import pytest
+from argon2.exceptions import HashingError, VerificationError
+from argon2.low_level import error_to_str
+
+from headrace.ports.credentials import (
+    CredentialEvent,
+    CredentialsBusy,
+    HashPassword,
+    MintToken,
+    PasswordHashed,
+    PasswordVerified,
+    Secret,
+    TokenMinted,
+    VerifyPassword,
+)
+from headrace.runtime.credentials import (
+    ALPHABET,
+    CredentialKeeper,
+    HashParameters,
+    generate_password,
+)
+
+WAIT_SECONDS = 10
+CHEAP = HashParameters(time_cost=1, memory_bytes=64 << 10, waiting_max=3)
+RIGHT, WRONG = Secret(b"correct horse"), Secret(b"correct house")
+NO_MEMORY = error_to_str(-22)
+
+
+class Bench:
+    """A keeper, and a caller that waits for its events."""
+
+    def __init__(self, parameters: HashParameters = CHEAP) -> None:
+        self.woken = Event()
+        self.keeper = CredentialKeeper(parameters, self.woken.set)
+
+    def wait(self, count: int) -> list[CredentialEvent]:
+        events = self.keeper.take_events()
+        while len(events) < count:
+            assert self.woken.wait(WAIT_SECONDS)
+            self.woken.clear()
+            events += self.keeper.take_events()
+        assert len(events) == count
+        return events
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    made = Bench()
+    with made.keeper:
+        yield made
+
+
+class Gate:
+    """Holds hashes back, and counts how many are being made at once."""
+
+    def __init__(self, keeper: CredentialKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_open = Event()
+        self.entered = 0
+        self.at_once = 0
+        self.at_once_max = 0
+        self._lock = Lock()
+        self._matches: Callable[[str, Secret], bool] = keeper._matches
+        monkeypatch.setattr(keeper, "_matches", self.pass_through)
+
+    def pass_through(self, password_hash: str, password: Secret) -> bool:
+        with self._lock:
+            self.entered += 1
+            self.at_once += 1
+            self.at_once_max = max(self.at_once_max, self.at_once)
+        assert self.is_open.wait(WAIT_SECONDS)
+        try:
+            return self._matches(password_hash, password)
+        finally:
+            with self._lock:
+                self.at_once -= 1
+
+
+def test_a_hash_is_a_phc_string_with_a_fresh_salt(bench: Bench) -> None:
+    bench.keeper.submit(HashPassword(1, RIGHT))
+    bench.keeper.submit(HashPassword(2, RIGHT))
+    hashes = {}
+    for event in bench.wait(2):
+        assert isinstance(event, PasswordHashed)
+        hashes[event.token] = event.password_hash
+    assert sorted(hashes) == [1, 2]
+    assert hashes[1] != hashes[2]
+    for text in (*hashes.values(), bench.keeper.hash_now(RIGHT)):
+        # 16 bytes of salt are 22 characters, 32 of hash 43.
+        assert re.fullmatch(
+            r"\$argon2id\$v=19\$m=64,t=1,p=1\$[A-Za-z0-9+/]{22}\$[A-Za-z0-9+/]{43}", text
+        )
+
+
+def test_right_wrong_and_nobody(bench: Bench) -> None:
+    stored = bench.keeper.hash_now(RIGHT)
+    bench.keeper.submit(VerifyPassword(1, RIGHT, stored))
+    bench.keeper.submit(VerifyPassword(2, WRONG, stored))
+    bench.keeper.submit(VerifyPassword(3, RIGHT, None))
+    events = bench.wait(3)
+    assert PasswordVerified(1, is_right=True) in events
+    assert PasswordVerified(2, is_right=False) in events
+    assert PasswordVerified(3, is_right=False) in events
+
+
+def test_a_hash_of_other_parameters_still_verifies(bench: Bench) -> None:
+    other = HashParameters(time_cost=2, memory_bytes=32 << 10)
+    with CredentialKeeper(other, bench.woken.set) as keeper:
+        stored = keeper.hash_now(RIGHT)
+    bench.keeper.submit(VerifyPassword(1, RIGHT, stored))
+    assert bench.wait(1) == [PasswordVerified(1, is_right=True)]
+
+
+def test_every_answer_costs_one_hash(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unknown user and wrong password: one real hash each, of the same parameters."""
+    gate = Gate(bench.keeper, monkeypatch)
+    gate.is_open.set()
+    bench.keeper.submit(VerifyPassword(1, WRONG, bench.keeper.hash_now(RIGHT)))
+    bench.wait(1)
+    assert gate.entered == 1
+    bench.keeper.submit(VerifyPassword(2, WRONG, None))
+    bench.wait(1)
+    assert gate.entered == 2
+    prefix = bench.keeper.hash_now(RIGHT).rpartition("p=")[0]
+    assert bench.keeper._hash_of_nobody.startswith(prefix)
+
+
+@pytest.mark.parametrize(
+    "stored", ["", "x", "\xe9", "$argon2id$v=19$x", "$argon2id$v=19$m=1,t=1,p=1$AAAA$AAAA"]
+)
+def test_a_damaged_hash_lets_nobody_in(
+    bench: Bench, caplog: pytest.LogCaptureFixture, stored: str
+) -> None:
+    bench.keeper.submit(VerifyPassword(1, RIGHT, stored))
+    assert bench.wait(1) == [PasswordVerified(1, is_right=False)]
+    assert "no hash" in caplog.text
+    assert RIGHT.decode() not in caplog.text
+
+
+def test_few_hashes_at_once_and_few_that_wait(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate(bench.keeper, monkeypatch)
+    stored = bench.keeper.hash_now(RIGHT)
+    # Both threads are busy before the queue is filled.
+    for token in (1, 2):
+        bench.keeper.submit(VerifyPassword(token, RIGHT, stored))
+        while gate.entered < token:
+            assert not bench.woken.wait(0.001)
+    for token in range(3, 9):
+        bench.keeper.submit(VerifyPassword(token, RIGHT, stored))
+    busy = bench.keeper.take_events()
+    assert busy == [CredentialsBusy(token) for token in (6, 7, 8)]
+    gate.is_open.set()
+    assert sorted(event.token for event in bench.wait(5)) == [1, 2, 3, 4, 5]
+    assert gate.at_once_max == 2
+    # There is room again.
+    bench.keeper.submit(VerifyPassword(9, RIGHT, stored))
+    assert bench.wait(1) == [PasswordVerified(9, is_right=True)]
+
+
+@pytest.mark.parametrize(
+    ("effect", "method", "error"),
+    [
+        (HashPassword(1, RIGHT), "hash", HashingError(NO_MEMORY)),
+        (VerifyPassword(1, RIGHT, None), "verify", VerificationError(NO_MEMORY)),
+        (VerifyPassword(1, RIGHT, "$argon2id$"), "verify", VerificationError(NO_MEMORY)),
+    ],
+)
+def test_without_memory_nothing_is_decided(
+    bench: Bench,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    effect: HashPassword | VerifyPassword,
+    method: str,
+    error: Exception,
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(type(bench.keeper._hasher), method, fail)
+    bench.keeper.submit(effect)
+    assert bench.wait(1) == [CredentialsBusy(1)]
+    assert caplog.record_tuples[0][1] == logging.WARNING
+
+
+def test_a_thread_that_fails_is_heard_of(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("no more")
+
+    monkeypatch.setattr(type(bench.keeper._hasher), "hash", fail)
+    bench.keeper.submit(HashPassword(1, RIGHT))
+    assert bench.woken.wait(WAIT_SECONDS)
+    with pytest.raises(RuntimeError, match="no more"):
+        bench.keeper.take_events()
+
+
+def test_tokens_come_at_once(bench: Bench) -> None:
+    bench.keeper.submit(MintToken(1))
+    bench.keeper.submit(MintToken(2))
+    one, two = bench.keeper.take_events()
+    assert isinstance(one, TokenMinted)
+    assert isinstance(two, TokenMinted)
+    assert (one.token, two.token) == (1, 2)
+    assert one.secret != two.secret
+    for secret in (one.secret, two.secret):
+        assert len(bytes.fromhex(secret.decode())) * 8 >= 256
+    assert one.secret.decode() not in repr(one)
+
+
+def test_closing_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    gate = Gate(bench.keeper, monkeypatch)
+    for token in range(1, 6):
+        bench.keeper.submit(VerifyPassword(token, RIGHT, None))
+        while gate.entered < min(token, 2):
+            assert not bench.woken.wait(0.001)
+    gate.is_open.set()
+    bench.keeper.close()
+    bench.keeper.close()  # twice does no harm
+    assert not any(thread.is_alive() for thread in bench.keeper._threads)
+
+
+def test_generated_passwords() -> None:
+    one, two = generate_password(), generate_password()
+    assert one != two
+    for password in (one, two):
+        assert len(password) >= 24
+        assert all(each in ALPHABET for each in password)
+    assert len(dict.fromkeys(ALPHABET)) == len(ALPHABET)
+
+
+def test_secrets_are_not_shown() -> None:
+    secret = Secret(b"swordfish")
+    shown = f"{secret} {secret!r} {secret!s} {[secret]} {VerifyPassword(1, secret, None)}"
+    assert "swordfish" not in shown
+    assert secret.decode() == "swordfish"

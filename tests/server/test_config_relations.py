@@ -1,0 +1,117 @@
+"""Every rule between keys: kept by the defaults, and broken by what it forbids."""
+
+import pytest
+
+from headrace.server.config import ConfigError, Profile, load_config
+from headrace.server.config_relations import RELATIONS
+from headrace.server.config_sections import SETTINGS
+
+GOOD_PASSWORD = "correct horse battery"
+
+# What breaks each rule and nothing else, by the first of its keys and a word of its sentence.
+BREACHES: list[tuple[str, str, dict[str, str], Profile]] = [
+    ("server.shards", "later", {"server.shards": "2"}, "serve"),
+    ("tcp.enabled", "nobody", {"tcp.enabled": "false", "http.enabled": "false"}, "serve"),
+    ("http.address", "another", {"http.address": "127.0.0.1:8090"}, "serve"),
+    ("tcp.address", "loopback", {"tcp.address": "0.0.0.0:1"}, "dev"),
+    ("http.address", "loopback", {"http.address": "[::]:1"}, "dev"),
+    (
+        "root.password",
+        "everybody knows",
+        {"root.password": "iggy", "http.address": "192.0.2.1:1"},
+        "serve",
+    ),
+    ("root.password", "password_min", {"root.password": "elevenchars"}, "serve"),
+    (
+        "root.password",
+        "another than root.username",
+        {"root.username": "a-long-user-name", "root.password": "a-long-user-name"},
+        "serve",
+    ),
+    (
+        "tcp.frame_bytes_max_before_login",
+        "at most",
+        {"tcp.frame_bytes_max": "1 MiB", "tcp.frame_bytes_max_before_login": "2 MiB"},
+        "serve",
+    ),
+    ("tcp.connections_per_address_max", "at most", {"tcp.connections_max": "999"}, "serve"),
+    (
+        "tcp.unauthenticated_max",
+        "at most",
+        {"tcp.connections_max": "400", "tcp.connections_per_address_max": "400"},
+        "serve",
+    ),
+    ("tcp.handshake_timeout", "at most", {"tcp.handshake_timeout": "31 s"}, "serve"),
+    ("tcp.write_buffer_bytes_pause", "at most", {"tcp.write_buffer_bytes_pause": "1 GiB"}, "serve"),
+    ("tcp.write_buffer_bytes_max", "at least", {"tcp.write_buffer_bytes_max": "1 MiB"}, "serve"),
+    ("journal.bytes_max", "4 x", {"journal.bytes_max": "255 MiB"}, "serve"),
+    ("journal.files", "each file", {"journal.files": "5"}, "serve"),
+    (
+        "metadata_journal.files",
+        "each file",
+        {"metadata_journal.bytes_max": "4 MiB", "metadata_journal.files": "5"},
+        "serve",
+    ),
+    ("segments.receive_bytes_max", "2 x", {"segments.receive_bytes_max": "127 MiB"}, "serve"),
+    ("segments.tail_bytes_max", "2 x", {"segments.tail_bytes_max": "127 MiB"}, "serve"),
+    ("segments.piece_bytes", "at most", {"segments.segment_size": "1 MiB"}, "serve"),
+    ("security.argon2_memory", "64 MiB", {"security.hashes_at_once": "4"}, "serve"),
+    (
+        "security.argon2_memory",
+        "8 KiB",
+        {"security.argon2_memory": "8 KiB", "security.argon2_parallelism": "2"},
+        "serve",
+    ),
+    ("cluster.heartbeat_timeout", "4 x", {"cluster.heartbeat_interval": "2 s"}, "serve"),
+    (
+        "cluster.view_change_status_timeout",
+        "4 x",
+        {"cluster.view_change_retransmit_interval": "2 s"},
+        "serve",
+    ),
+]
+IN_COMPANY = "journal.bytes_max"  # a journal that is too small has too many files, too
+
+
+@pytest.mark.parametrize(("path", "word", "flags", "profile"), BREACHES)
+def test_each_breach_is_told(path: str, word: str, flags: dict[str, str], profile: Profile) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(None, {}, flags, profile)
+    found = [str(each) for each in caught.value.problems]
+    assert any(each.startswith(f"{path} = ") and word in each for each in found), found
+    assert len(found) == 1 or path == IN_COMPANY, found
+
+
+def test_every_rule_has_its_breach() -> None:
+    assert len(BREACHES) == len(RELATIONS)
+    for relation, (path, word, _, _) in zip(RELATIONS, BREACHES, strict=True):
+        assert relation.paths[0] == path
+        assert word in relation.rule
+        assert all(each in SETTINGS for each in relation.paths)
+
+
+@pytest.mark.parametrize(
+    ("flags", "profile"),
+    [
+        ({}, "serve"),
+        ({}, "dev"),
+        ({"tcp.address": "0.0.0.0:8090"}, "serve"),
+        ({"tcp.address": "0.0.0.0:8090", "root.password": GOOD_PASSWORD}, "serve"),
+        ({"root.password": "iggy"}, "serve"),
+        ({"tcp.address": "127.0.0.1:0", "http.address": "127.0.0.1:0"}, "serve"),
+        ({"tcp.address": "0.0.0.0:1", "tcp.enabled": "false"}, "dev"),
+        ({"root.password": "abc"}, "dev"),
+        ({"journal.bytes_max": "4 MiB", "tcp.frame_bytes_max": "1 MiB"}, "serve"),
+    ],
+)
+def test_what_is_fine(flags: dict[str, str], profile: Profile) -> None:
+    load_config(None, {}, flags, profile)
+
+
+def test_a_breach_names_value_origin_and_the_other_key() -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(None, {"HEADRACE_JOURNAL_BYTES_MAX": "128 MiB"}, {}, "serve")
+    assert str(caught.value.problems[0]) == (
+        "journal.bytes_max = 128 MiB (environment HEADRACE_JOURNAL_BYTES_MAX): must be at least "
+        "4 x tcp.frame_bytes_max (tcp.frame_bytes_max = 64 MiB)"
+    )
