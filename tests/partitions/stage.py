@@ -180,8 +180,8 @@ class Stage:
         body = encode(PURGE_PARTITION, PurgePartition(generation))
         return self.propose(Operation.PURGE_PARTITION, body)
 
-    def retain(self, *, expiry: int = 0, bytes_max: int = 0) -> bytes:
-        return self.propose(Operation.RETAIN, encode(RETAIN, Retain(expiry, bytes_max)))
+    def retain(self, *, stamp_max: int = 0, bytes_max: int = 0) -> bytes:
+        return self.propose(Operation.RETAIN, encode(RETAIN, Retain(stamp_max, bytes_max)))
 
     def lose(self, first: int, end: int) -> bytes:
         return self.propose(Operation.LOST_RANGE, encode(LOST_RANGE, LostRange(first, end)))

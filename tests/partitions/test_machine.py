@@ -366,18 +366,17 @@ def test_trimming_stops_at_the_slowest_consumer() -> None:
     assert stage.machine.first_offset == 18
 
 
-def test_retention_drops_what_is_expired_by_the_ops_own_time() -> None:
+def test_retention_drops_what_is_stamped_up_to_the_ops_time() -> None:
     """PT-28, O3.4: the newest stamp of each segment decides, and consumers are not waited for."""
     stage = filled()
     stage.store_offset(1, 0)
     stamp = stage.machine.oldest_sealed_stamp
     assert stamp == START + 3000
-    # The next op is stamped 1000 us after the last.
-    stage.retain(expiry=stage.now + 1000 - stamp + 1)
+    stage.retain(stamp_max=stamp - 1)
     assert stage.machine.first_offset == 0
-    stage.retain(expiry=stage.now + 1000 - stamp)
+    stage.retain(stamp_max=stamp)
     assert stage.machine.first_offset == 9
-    stage.retain(expiry=1)
+    stage.retain(stamp_max=stage.now)
     assert (stage.machine.first_offset, stage.machine.segments_count) == (36, 1)
 
 

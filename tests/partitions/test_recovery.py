@@ -82,7 +82,7 @@ def live(stage: Stage) -> None:
     stage.send(3, 900)
     stage.store()
     stage.send(1)
-    stage.retain(expiry=1)
+    stage.retain(stamp_max=stage.now)
     stage.store()
     stage.checkpoint()
     stage.send(1)

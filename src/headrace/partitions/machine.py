@@ -479,13 +479,13 @@ class PartitionMachine:
         return b""
 
     def _retain(self, header: PrepareHeader, body: Buffer) -> bytes:
-        """Drop sealed segments that are too old or too many, by the op's own time (O3.4)."""
+        """Drop sealed segments that are too old or too many, by committed stamps (O3.4)."""
         limits = decode_exactly(RETAIN, body)
         sealed = list(self._log.sealed())
         size = sum(segment.batch_bytes for segment in sealed)
         count = 0
         for segment in sealed:
-            is_expired = limits.expiry and segment.newest_stamp + limits.expiry <= header.timestamp
+            is_expired = segment.newest_stamp <= limits.stamp_max
             is_over = limits.bytes_max and size > limits.bytes_max
             if not is_expired and not is_over:
                 break

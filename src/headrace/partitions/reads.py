@@ -202,8 +202,8 @@ class Reads:
         """Whether there is more to find; a poll that was overtaken is planned anew."""
         if not poll.is_overtaken(self.log):
             return poll.gathering.wanted < self.log.next_offset
-        if poll.gathering.messages_count:
-            return False
+        if poll.gathering.messages_count and poll.epoch == self.log.history_epoch:
+            return False  # What was gathered stands; of an older history it would not (P2).
         self._probes.hit("partition.read_overtaken")
         poll.restarts += 1
         if poll.restarts > _RESTARTS_MAX:

@@ -139,7 +139,9 @@ class Node:
                 _settings(config, version, password_hash), stores[0].opened, stores[1].opened
             )
             self._disks = [store.disk for store in stores]
-            self._segments = SegmentFiles(folder / PARTITIONS_NAME, self._wake)
+            self._segments = SegmentFiles(
+                folder / PARTITIONS_NAME, self._wake, complain=lambda told: _log.error("%s", told)
+            )
             self._stack.callback(self._segments.close)
             self._snapshots = SnapshotMaker(self._sources(), self._wake)
             self._stack.callback(self._snapshots.close)
@@ -258,6 +260,8 @@ class Node:
     async def sample(self) -> None:
         """Tell the shard of its host, again and again."""
         while True:
+            for finding in self.shard.take_findings():
+                _log.error("%s: %s: %s", finding.kind, finding.file, finding.text)
             self.pump.tell(HostSampled(self._sampler.sample()))
             await asyncio.sleep(_SAMPLE_SECONDS)
 

@@ -9,14 +9,22 @@ Flow: apply, store.
 
 import msgspec
 
-from headrace.base.ids import GroupId
+from headrace.base.ids import GroupId, unpack_namespace
 from headrace.metadata.target import PartitionTarget
 from headrace.partitions.dedup import DedupTable
 from headrace.partitions.gather import Polled
 from headrace.partitions.machine import PartitionMachine
 from headrace.partitions.options import PartitionOptions
 from headrace.partitions.shared import PartitionsShared
-from headrace.ports.segments import ReadSegment, RemovePartition, SegmentEvent, SegmentRead
+from headrace.ports.recovered import Finding
+from headrace.ports.segments import (
+    ReadSegment,
+    RemovePartition,
+    SegmentEvent,
+    SegmentFailed,
+    SegmentRead,
+    SegmentsOpened,
+)
 from headrace.shard.config import GroupConfig
 from headrace.shard.desk import Desk
 from headrace.vsr.events import OwnOp, PieceRead, ReadPiece
@@ -59,6 +67,11 @@ class Local:
     def fence(self) -> str | None:
         """Why nothing is served from it, if so."""
         return self.machine.fence
+
+    @property
+    def is_short(self) -> bool:
+        """Whether offsets that were given out before a power cut could be given again."""
+        return self.lost_until > self.machine.next_offset
 
 
 class _PieceReader:
@@ -105,6 +118,8 @@ class Keeper:
         self._pieces = _PieceReader(desk, self.shared)
         self._polled: list[tuple[int, int, Polled | RefusedError]] = []
         self._clock_start: tuple[int, int] | None = None
+        self._fenced: dict[int, None] = {}
+        self.findings: list[Finding] = []
 
     def find(self, namespace: GroupId) -> Local:
         """Give a partition that metadata knows.
@@ -184,7 +199,7 @@ class Keeper:
             case Operation.PURGE_PARTITION:
                 return machine.purge_generation < local.target.purge_generation
             case Operation.LOST_RANGE:
-                return machine.next_offset < local.lost_until
+                return local.is_short
             case _:
                 return bool(self._dead_groups(local))
 
@@ -220,6 +235,7 @@ class Keeper:
         """Forget a partition; its files go once the journal will not bring it back."""
         local = self.locals.pop(group)
         self._awaited.pop(group, None)
+        self._fenced.pop(group, None)
         self._unstored.pop(group, None)
         local.machine.close()
         self._forget(group, local.target.created_revision)
@@ -236,7 +252,7 @@ class Keeper:
         if local.machine.purge_generation < local.target.purge_generation:
             body = encode(PURGE_PARTITION, PurgePartition(local.target.purge_generation))
             self._propose(local, Operation.PURGE_PARTITION, body)
-        elif local.lost_until > local.machine.next_offset and self._desk.data_plane.has_begun:
+        elif local.is_short:
             body = encode(LOST_RANGE, LostRange(local.machine.prepared_offset, local.lost_until))
             self._propose(local, Operation.LOST_RANGE, body)
         elif dead := self._dead_groups(local):
@@ -253,10 +269,14 @@ class Keeper:
 
     def _propose(self, local: Local, operation: Operation, body: bytes) -> None:
         """Propose an op of the server, and look after it until it is applied."""
+        desk = self._desk
         group = local.target.group
-        self._awaited[group] = (operation, self._desk.now + _PROPOSE_AGAIN_TICKS)
+        if not desk.data_plane.has_begun:
+            self._awaited[group] = (operation, desk.now)
+            return
+        self._awaited[group] = (operation, desk.now + _PROPOSE_AGAIN_TICKS)
         if local.replica.is_primary:
-            self._desk.data_plane.propose(group, OwnOp(operation, body))
+            desk.data_plane.propose(group, OwnOp(operation, body))
 
     @property
     def is_purged(self) -> bool:
@@ -330,8 +350,23 @@ class Keeper:
     def on_segment(self, event: SegmentEvent) -> None:
         """Take an answer of the folder of segments."""
         self.shared.step(event)
+        if isinstance(event, (SegmentFailed, SegmentsOpened)):
+            self._note_fences()
         if self._flushes:
             self._check_flushed()
+
+    def _note_fences(self) -> None:
+        """Tell of partitions that serve nothing any more (P7).
+
+        A fenced partition holds checkpoints up, for what its segments lack is in the journal alone:
+        the others go on until the journal is full, and a restart writes the segments again.
+        """
+        for group, local in self.locals.items():
+            if local.fence is not None and group not in self._fenced:
+                self._fenced[group] = None
+                stream, topic, partition = unpack_namespace(local.target.group)
+                name = f"stream {stream} topic {topic} partition {partition}"
+                self.findings.append(Finding("fenced", name, 0, local.fence))
 
     # Checkpoints.
 
@@ -382,8 +417,9 @@ class Keeper:
             target = local.target
             if not target.message_expiry and not target.bytes_max:
                 continue
-            if local.replica.is_primary and _has_too_much(local, now):
-                body = encode(RETAIN, Retain(target.message_expiry, target.bytes_max))
+            stamp_max = now - target.message_expiry if target.message_expiry else 0
+            if local.replica.is_primary and _has_too_much(local, stamp_max):
+                body = encode(RETAIN, Retain(max(0, stamp_max), target.bytes_max))
                 self._desk.data_plane.propose(target.group, OwnOp(Operation.RETAIN, body))
 
     def _believed_time(self) -> int:
@@ -394,12 +430,10 @@ class Keeper:
         return min(self._desk.wall, wall + passed + _CLOCK_LEAD_MAX)
 
 
-def _has_too_much(local: Local, now: int) -> bool:
+def _has_too_much(local: Local, stamp_max: int) -> bool:
     """Whether a sealed segment is too old, or there are too many."""
-    target, machine = local.target, local.machine
-    stamp = machine.oldest_sealed_stamp
+    stamp = local.machine.oldest_sealed_stamp
     if stamp is None:
         return False
-    if target.message_expiry and stamp + target.message_expiry <= now:
-        return True
-    return target.bytes_max > 0 and machine.sealed_bytes > target.bytes_max
+    bytes_max = local.target.bytes_max
+    return stamp <= stamp_max or 0 < bytes_max < local.machine.sealed_bytes

@@ -40,6 +40,7 @@ class _Pending(msgspec.Struct, frozen=True):
     request: Register
     user_id: int | None
     password_hash: str | None
+    is_current: bool  # whether this node knew the users of then
 
 
 class Logins:
@@ -82,7 +83,12 @@ class Logins:
         token = desk.next_token()
         password_hash = None if user is None else user.password_hash
         self._pending[token] = _Pending(
-            connection.number, header, request, None if user is None else user.id, password_hash
+            connection.number,
+            header,
+            request,
+            None if user is None else user.id,
+            password_hash,
+            self._is_current,
         )
         desk.out.append(VerifyPassword(token, Secret(login.password), password_hash))
 
@@ -102,8 +108,10 @@ class Logins:
             self._propose(connection, pending.header, user)
         elif pending.request.token is not None:
             self._try_token(connection, pending.header, pending.request)
-        else:
+        elif pending.is_current:
             self._deny(connection, pending.header, EvictionReason.INVALID_CREDENTIALS)
+        else:
+            self._reject(connection, pending.header, Code.TRANSIENT_NOT_ACCEPTED)
         return True
 
     def on_busy(self, token: int) -> bool:
@@ -135,11 +143,15 @@ class Logins:
         assert found is not None
         self._propose(connection, header, found[0])
 
+    @property
+    def _is_current(self) -> bool:
+        """Whether this node knows the users of now; without any, the first is still to come."""
+        return self._desk.is_serving and len(self._desk.state.users) > 0
+
     def _deny(self, connection: Connection, header: RequestHeader, reason: EvictionReason) -> None:
         """Say no, if this node knows the users of now; else whoever does may say yes (O6.2)."""
-        desk = self._desk
-        if desk.is_serving and len(desk.state.users):
-            desk.answers.evict(connection.number, header.client, reason)
+        if self._is_current:
+            self._desk.answers.evict(connection.number, header.client, reason)
         else:
             self._reject(connection, header, Code.TRANSIENT_NOT_ACCEPTED)
 

@@ -37,8 +37,9 @@ from headrace.ports.network import (
     Ticked,
 )
 from headrace.ports.probes import Probes
-from headrace.ports.recovered import GroupCheckpoint, RecoveredGroup, ViewState
+from headrace.ports.recovered import RecoveredGroup, ViewState
 from headrace.shard.ceilings import Ceilings
+from headrace.shard.checkpoints import Checkpoints
 from headrace.shard.config import GroupConfig, PlaneConfig
 from headrace.shard.peers import Peer
 from headrace.shard.timers import Timers
@@ -113,7 +114,6 @@ class Plane:
         self.store = opened.store
         self.probes = Probes()
         self._opened = opened
-        self._flush_machines = flush
         self._given = given
         self._prng = prng = Prng(config.seed)
         self._incarnation = prng.fork("incarnation").u64() | 1
@@ -125,9 +125,7 @@ class Plane:
         # Groups that the disk knows and nobody has asked for yet: metadata may lag behind.
         self._dormant = {each.state.group: each for each in opened.groups}
         self._ceilings = Ceilings(opened.ceilings, config.offsets_reserved)
-        self._captured: list[GroupCheckpoint] = []
-        self._covered = 0
-        self._is_flushing = False
+        self._checkpoints = Checkpoints(self.store, self.groups, self._dormant, flush)
         self._has_begun = False
         self._now = 0
         self._timers = Timers()
@@ -151,12 +149,6 @@ class Plane:
         self._reads: dict[int, tuple[int, int]] = {}
         self._read_token = 0
         self._short: dict[int, None] = {}  # groups whose requests wait for room in the journal
-        self._wants_checkpoint: dict[int, None] = {}
-        self._in_checkpoint: list[int] = []
-        self._was_checkpointing = False
-        self.checkpoints_done = 0
-        # The end: a last checkpoint was asked for, is under way, is durable, is marked as clean.
-        self._is_stopping = self._is_last = self._is_last_done = self._is_marked = False
         self._on_event: dict[type, Callable[[Any], None]] = {
             Ticked: self._on_ticked,
             FramesArrived: self._on_frames,
@@ -235,7 +227,7 @@ class Plane:
         self._dormant.pop(group, None)
         self._ceilings.forget(group)
         self._beats.pop(group, None)
-        self._wants_checkpoint.pop(group, None)
+        self._checkpoints.forget(group)
         self.touched.pop(group, None)
         if replica is not None:
             self._timers.forget(group)
@@ -284,7 +276,8 @@ class Plane:
 
     def stop(self) -> None:
         """Take a last checkpoint, and then mark the stop as clean; `is_stopped` says when."""
-        self._is_stopping = self._is_stirred = True
+        self._is_stirred = True
+        self._checkpoints.stop()
 
     @property
     def is_stopped(self) -> bool:
@@ -318,18 +311,12 @@ class Plane:
         if self.store.is_open and not self._has_begun:
             self._begin()
         self._run_inbox()
-        if self.store.is_checkpointing != self._was_checkpointing:
-            self._end_checkpoint()
+        served = self._checkpoints.end_if_durable()
+        if served is not None:
+            self._tell_served(served)
             self._run_inbox()
         self._flush()
-        wanted = self.store.wants_checkpoint or self._wants_checkpoint or self._is_stopping
-        if self._is_last_done:
-            wanted = False
-            if not self._is_marked:
-                self._is_marked = True
-                self.store.stop_clean()
-        if wanted and not self.store.is_checkpointing and not self._is_flushing:
-            self._begin_checkpoint()
+        self._checkpoints.begin_if_wanted()
         self._out += self.store.take_effects()
         out = self._out
         self._out = []
@@ -580,64 +567,29 @@ class Plane:
         self.piece_reads.append((replica.group, effect))
 
     def _take_checkpoint(self, replica: Replica, effect: TakeCheckpoint) -> None:
-        self._wants_checkpoint[replica.group] = None
+        self._checkpoints.want(replica.group)
 
     def _send(self, replica: Replica, effect: SendFrame | SendReply) -> None:
         self._out.append(effect)
 
     # Checkpoints.
 
-    def _begin_checkpoint(self) -> None:
-        """Capture all groups; written once what they keep outside is durable as far as that."""
-        self._in_checkpoint = list(self._wants_checkpoint)
-        self._wants_checkpoint.clear()
-        self._covered = self.store.issued
-        self._captured = [replica.checkpoint() for replica in self.groups.values()]
-        self._captured += [_as_checkpoint(past) for past in self._dormant.values()]
-        for replica in self.groups.values():
-            replica.retain(is_checkpointing=True)
-        self._is_flushing = True
-        self._is_last = self._is_stopping
-        if self._flush_machines():
-            self.on_flushed()
+    @property
+    def checkpoints_done(self) -> int:
+        """How many checkpoints have become durable."""
+        return self._checkpoints.done_count
 
     def on_flushed(self) -> None:
-        """Write the checkpoint: nothing that it says depends on bytes that a power cut takes."""
-        assert self._is_flushing
-        self._is_flushing = False
+        """Go on with a checkpoint: what machines keep outside of it is durable."""
         self._is_stirred = True
-        self.store.begin_checkpoint(self._captured, self._live, covered=self._covered)
-        self._captured = []
-        self._was_checkpointing = True
+        self._checkpoints.on_flushed()
 
-    @property
-    def is_flushing(self) -> bool:
-        """Whether a checkpoint waits for `on_flushed`."""
-        return self._is_flushing
-
-    def _live(self, group: int, op: int) -> tuple[bytes, Buffer | None] | None:
-        replica = self.groups.get(group)
-        if replica is not None:
-            return replica.live(op)
-        past = self._dormant.get(group)
-        if past is not None:
-            for entry in past.entries:
-                if entry.header.op == op:
-                    return PREPARE.encode(entry.header), entry.body
-        return None
-
-    def _end_checkpoint(self) -> None:
-        self._was_checkpointing = False
-        self.checkpoints_done += 1
-        self._is_last_done = self._is_last
-        for replica in self.groups.values():
-            replica.retain(is_checkpointing=False)
+    def _tell_served(self, groups: list[int]) -> None:
         self._offer_room()
-        for group in self._in_checkpoint:
-            asked = self.groups.get(group)
-            if asked is not None:
-                self._inbox.append((asked, CheckpointDone()))
-        self._in_checkpoint = []
+        for group in groups:
+            replica = self.groups.get(group)
+            if replica is not None:
+                self._inbox.append((replica, CheckpointDone()))
 
 
 def origin_of(past: RecoveredGroup) -> int | None:
@@ -647,13 +599,6 @@ def origin_of(past: RecoveredGroup) -> int | None:
     if past.checkpoint is not None and past.checkpoint.commit_header:
         return PREPARE.decode(past.checkpoint.commit_header).origin
     return None
-
-
-def _as_checkpoint(past: RecoveredGroup) -> GroupCheckpoint:
-    """Give a group that nobody has asked for as the next checkpoint must hold it."""
-    if past.checkpoint is None:
-        return GroupCheckpoint(past.state, b"", b"", ())
-    return msgspec.structs.replace(past.checkpoint, state=past.state)
 
 
 def _forgotten(group: int, opened: Opened) -> RecoveredGroup | None:

@@ -120,6 +120,8 @@ class Router:
         local, start = self._find_route(header.user_id, frame)
         if local.fence is not None:
             raise RefusedError(Code.CANNOT_APPEND_MESSAGE, why=local.fence)
+        if local.lost_until and local.is_short:
+            raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED, why="a lost range comes first (FM-7)")
         desk.answers.expect(connection, header, desk.now)
         desk.data_plane.put_request(local.replica, header, memoryview(frame)[start:])
 

@@ -32,6 +32,7 @@ from headrace.ports.network import (
     Ticked,
 )
 from headrace.ports.probes import Probes
+from headrace.ports.recovered import Finding
 from headrace.ports.segments import (
     IndexRead,
     SegmentFailed,
@@ -139,6 +140,13 @@ class Shard:
         found = [self._desk.probes]
         for plane in self._planes:
             found += [plane.probes, plane.store.probes]
+        return found
+
+    def take_findings(self) -> list[Finding]:
+        """Give what was noticed since the last call: for the log, once each."""
+        found, self.keeper.findings = self.keeper.findings, []
+        for plane in self._planes:
+            found += plane.store.take_findings()
         return found
 
     def start(self) -> list[ShardEffect]:

@@ -138,12 +138,12 @@ class PurgePartition(msgspec.Struct, frozen=True):
 
 
 class Retain(msgspec.Struct, frozen=True):
-    """Drops sealed segments whose newest stamp lies so far back, or beyond so many bytes.
+    """Drops sealed segments whose newest stamp is at or before a time, or beyond so many bytes.
 
-    The stamp of the op itself is the time it is compared with; 0 means that there is no limit.
+    The time is the primary's, less the topic's expiry; 0 means that there is no such limit.
     """
 
-    expiry: int
+    stamp_max: int
     bytes_max: int
 
 
@@ -213,7 +213,7 @@ OFFSET_MARK = Record(OffsetMark, kind=_CONSUMER_KIND, id=U32, offset=U64)
 OFFSET_KEY = Record(OffsetKey, kind=_CONSUMER_KIND, id=U32)
 TRIM_UP_TO = Record(TrimUpTo, up_to_offset=U64)
 PURGE_PARTITION = Record(PurgePartition, generation=U64)
-RETAIN = Record(Retain, expiry=U64, bytes_max=U64)
+RETAIN = Record(Retain, stamp_max=U64, bytes_max=U64)
 LOST_RANGE = Record(LostRange, first=U64, end=U64)
 FORGET_GROUP_OFFSETS = Record(ForgetGroupOffsets, group_ids=Counted(U32, U32))
 CREATE_TOKEN_HASHED = Record(
