@@ -35,3 +35,24 @@ def test_freed_blocks_are_used_again() -> None:
     )
     pages = 8 * (1 << 20) // resource.getpagesize()
     assert int(done.stdout) < pages  # of 20 times as many
+
+
+FREED = """
+from headrace.base.limits import MIB
+from headrace.runtime.allocator import give_back, keep_large_blocks
+assert keep_large_blocks()
+def resident() -> int:
+    pages = int(open("/proc/self/statm").read().split()[1])
+    return pages * 4096
+blocks = [b"x" * MIB for _ in range(100)]
+del blocks
+before = resident()
+assert give_back()
+assert resident() < before - 50 * MIB, (before, resident())
+"""
+
+
+def test_what_is_free_goes_back_when_it_is_told_to() -> None:
+    if platform.libc_ver()[0] != "glibc":
+        return
+    subprocess.run([sys.executable, "-c", FREED], check=True, env=dict(os.environ))

@@ -31,3 +31,17 @@ def keep_large_blocks() -> bool:
         mallopt(_M_MMAP_THRESHOLD, HEAP_BLOCK_BYTES_MAX),
     ]
     return answers == [_DONE, _DONE]
+
+
+def give_back() -> bool:
+    """Give the system the memory that is free now; return whether any went back.
+
+    Recovery reads the whole journal; what that took would otherwise stay with the process.
+    """
+    try:
+        trim = ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError):
+        return False
+    trim.argtypes = (ctypes.c_size_t,)
+    trim.restype = ctypes.c_int
+    return bool(trim(0))

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from typing import Any
 
 from headrace.ports.credentials import Secret
-from headrace.runtime.allocator import keep_large_blocks
+from headrace.runtime.allocator import give_back, keep_large_blocks
 from headrace.runtime.credentials import CredentialKeeper, generate_password
 from headrace.runtime.files import DiskFailedError
 from headrace.runtime.host import boot_identity as read_boot_identity
@@ -145,6 +145,7 @@ async def _serve(node: Node, config: ServerConfig, *, is_throwaway: bool) -> int
             starting.cancel()
             await running
         listening = await starting
+        give_back()
         sampling = loop.create_task(node.sample())
         helpers.append(sampling)
         _print(

@@ -291,10 +291,18 @@ class Plane:
 
     def put_request(self, replica: Replica, header: RequestHeader, body: Buffer) -> None:
         """Take one request for a group; its effects come with the end of the turn."""
+        if not self._has_begun:
+            # The replica would take what it ordered now for something that the disk remembered.
+            code = Code.TRANSIENT_NOT_ACCEPTED
+            self._out.append(SendReply(header.client, encode_reply(header, b"", status=code)))
+            self._is_stirred = True
+            return
         self._inbox.append((replica, RequestReceived(header, body)))
 
     def propose(self, group: int, event: OwnOp) -> None:
-        """Take an op of the server itself."""
+        """Take an op of the server itself; before the groups live it finds no place."""
+        if not self._has_begun:
+            return
         self._inbox.append((self.groups[group], event))
 
     def put_piece(self, group: int, event: PieceRead) -> None:

@@ -24,10 +24,10 @@ from headrace.sim.nodes.history import (
     facts_of,
     facts_wanted,
 )
-from headrace.sim.nodes.model import Batch, is_part_of
+from headrace.sim.nodes.model import Batch, is_part_of, span_of
 from headrace.sim.nodes.promises import Promises
 from headrace.sim.violation import SimViolationError
-from headrace.wire.batches import decode_batch_header, split_batches, verify_batch
+from headrace.wire.batches import split_batches, verify_batch
 from headrace.wire.commands.messages import Confirmation, PolledMessages, StoredOffset
 from headrace.wire.errors import CorruptError, DecodeError
 from headrace.wire.numbers import ConsumerKind, Operation
@@ -144,14 +144,14 @@ class Checkers:
         facts = {"node": node, "name": name}
         try:
             for data in split_batches(told.batches):
-                header = decode_batch_header(data)
-                facts["offset"] = str(header.base_offset)
                 verify_batch(data)
-                if expected not in (None, header.base_offset):
+                start, end = span_of(data)
+                facts["offset"] = str(start)
+                if expected not in (None, start):
                     raise SimViolationError("P2", why="a gap in a poll", expected=expected, **facts)
                 if expected is None:
-                    first = header.base_offset
-                expected = header.base_offset + header.messages_count
+                    first = start
+                expected = end
                 served.append(self._find_served(name, bytes(data), facts))
         except (CorruptError, DecodeError) as error:
             raise SimViolationError("P6", why=str(error), **facts) from None
@@ -183,7 +183,7 @@ class Checkers:
         self, name: str, data: bytes, facts: dict[str, object] | dict[str, str]
     ) -> tuple[History, Batch]:
         """Give the committed batch that served bytes are of (P3, P6)."""
-        offset = decode_batch_header(data).base_offset
+        offset = span_of(data)[0]
         for history in reversed(self.histories.values()):
             if history.name != name:
                 continue

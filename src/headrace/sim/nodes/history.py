@@ -32,7 +32,8 @@ class Applied(NamedTuple):
     header: PrepareHeader
     body: bytes
     reply: bytes
-    before: tuple[object, ...]  # the state and the table, as far as they can be seen
+    before: tuple[object, ...]  # the state, as far as it can be seen
+    table: int | None  # what stands for the request table before it, where that could be seen
     state_hash: int
 
 
@@ -119,6 +120,8 @@ class History:
             raise self._violation(
                 "R2", header, why="before", before=applied.before, known=known.before
             )
+        if None not in (known.table, applied.table) and known.table != applied.table:
+            raise self._violation("R2", header, why="request table")
         if (known.reply, known.state_hash) != (applied.reply, applied.state_hash):
             raise self._violation("R2", header, why="after", reply=applied.reply, known=known.reply)
 

@@ -10,7 +10,8 @@ Invariants: offsets of one history rise by one from 0, except over lost ranges (
 from typing import NamedTuple
 
 from headrace.base.ids import GroupId, unpack_namespace
-from headrace.kernel import slice_batch
+from headrace.kernel import BATCH_HEADER_BYTES, slice_batch
+from headrace.kernel.layout import OFFSET_DELTA_AT
 from headrace.metadata.target import PartitionTarget
 from headrace.ports.segments import SegmentFile
 from headrace.sim.violation import SimViolationError
@@ -124,7 +125,7 @@ class PartitionModel:
                 self._trim(decode_exactly(TRIM_UP_TO, body).up_to_offset)
             case Operation.RETAIN:
                 limits = decode_exactly(RETAIN, body)
-                self._retain(header.timestamp, limits.expiry, limits.bytes_max)
+                self._retain(limits.stamp_max, limits.bytes_max)
             case Operation.PURGE_PARTITION:
                 self._purge(decode_exactly(PURGE_PARTITION, body).generation)
             case Operation.LOST_RANGE:
@@ -191,12 +192,12 @@ class PartitionModel:
         sealed = [segment for segment in self.segments if segment.is_sealed]
         self._drop(sum(segment.end_offset - 1 <= last for segment in sealed))
 
-    def _retain(self, now: int, expiry: int, bytes_max: int) -> None:
+    def _retain(self, stamp_max: int, bytes_max: int) -> None:
         sealed = [segment for segment in self.segments if segment.is_sealed]
         size = sum(segment.size for segment in sealed)
         count = 0
         for segment in sealed:
-            is_old = expiry and segment.batches[-1].stamp + expiry <= now
+            is_old = segment.batches[-1].stamp <= stamp_max
             if not is_old and not (bytes_max and size > bytes_max):
                 break
             size -= segment.size
@@ -235,13 +236,20 @@ class PartitionModel:
             self.first_offset = max(self.first_offset, self.gaps.pop(0)[1])
 
 
+def span_of(served: bytes | memoryview) -> tuple[int, int]:
+    """Give the first offset of a verified batch, maybe a cut one, and the next after its last."""
+    header = decode_batch_header(served)
+    at = BATCH_HEADER_BYTES + OFFSET_DELTA_AT
+    first = header.base_offset + int.from_bytes(served[at : at + 4], "little")
+    return first, first + header.messages_count
+
+
 def is_part_of(served: bytes, batch: Batch) -> bool:
     """Whether bytes that were served are a batch, or a lawful cut of it."""
     if served == batch.data:
         return True
-    header = decode_batch_header(served)
-    last = header.base_offset + header.messages_count
-    if not (batch.base_offset <= header.base_offset < last <= batch.end_offset):
+    first, end = span_of(served)
+    if not batch.base_offset <= first < end <= batch.end_offset:
         return False
-    head, start, end = slice_batch(batch.data, header.base_offset, header.messages_count)
-    return served == head + batch.data[start:end]
+    head, start, stop = slice_batch(batch.data, first, end - first)
+    return served == head + batch.data[start:stop]

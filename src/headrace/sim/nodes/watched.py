@@ -16,7 +16,7 @@ class WatchedMachine:
     def __init__(
         self,
         machine: StateMachine,
-        table: Callable[[], int],
+        table: Callable[[], int | None],
         tell: Callable[[Applied, PartitionMachine | None], None],
     ) -> None:
         self._machine = machine
@@ -36,9 +36,9 @@ class WatchedMachine:
         """Apply, and tell."""
         machine, partition = self._machine, self._partition
         facts = () if partition is None else facts_of(partition)
-        before = (machine.state_hash(), self._table(), *facts)
+        before, table = (machine.state_hash(), *facts), self._table()
         reply = machine.apply(header, body)
-        applied = Applied(header, bytes(body), reply, before, machine.state_hash())
+        applied = Applied(header, bytes(body), reply, before, table, machine.state_hash())
         self._tell(applied, partition)
         return reply
 

@@ -637,11 +637,15 @@ def _name(host: Host, target: PartitionTarget) -> str:
     return f"{topic.name}/{partition}"
 
 
-def _table(host: Host, key: Incarnation) -> int:
-    assert host.shard is not None
+def _table(host: Host, key: Incarnation) -> int | None:
+    """Give what stands for the requests that a group knows; none while it is made."""
+    if host.shard is None:
+        return None
     desk = host.shard.desk
-    table = desk.sessions if key == METADATA else desk.data_plane.groups[key.group].table
-    return table_hash(table.encode())
+    if key == METADATA:
+        return table_hash(desk.sessions.encode())
+    replica = desk.data_plane.groups.get(key.group)
+    return None if replica is None else table_hash(replica.table.encode())
 
 
 def _hash(password: bytes) -> str:
