@@ -113,7 +113,7 @@ class DedupTable:
     ) -> tuple[Verdict, bytes]:
         _, operation, code, op, timestamp, base_offset, stamp, checksum = _ANSWER.unpack(answer)
         if header.operation != operation or checksum != self._checksum_again(
-            header.operation, body, base_offset=base_offset, base_timestamp=stamp
+            header, body, base_offset=base_offset, base_timestamp=stamp
         ):
             return Verdict.REUSED, b""
         payload = b""
@@ -133,13 +133,15 @@ class DedupTable:
         return Verdict.REPLAY, encode_committed(prepare, payload)
 
     def _checksum_again(
-        self, operation: int, body: Buffer, *, base_offset: int, base_timestamp: int
+        self, header: RequestHeader, body: Buffer, *, base_offset: int, base_timestamp: int
     ) -> int:
         """Give the checksum that a body would have in the log; 0, which none has, if it cannot be.
 
         A batch is stamped again as it was the first time: its checksum covers the stamps.
         """
-        if operation != Operation.SEND_MESSAGES:
+        if header.operation == Operation.DELETE_SEGMENTS:
+            return header.request_checksum
+        if header.operation != Operation.SEND_MESSAGES:
             return xxh3_64(body)
         if len(body) < BATCH_HEADER_BYTES:
             return 0
@@ -236,7 +238,9 @@ def _answer_of(header: PrepareHeader, body: Buffer, reply: bytes) -> bytes:
         base_offset, base_timestamp = batch.base_offset, batch.base_timestamp
         checksum = batch.checksum
     else:
-        checksum = xxh3_64(body)
+        # Up to where segments go is decided anew for a retry: it is known by what was asked for.
+        is_resolved = header.operation == Operation.DELETE_SEGMENTS
+        checksum = header.request_checksum if is_resolved else xxh3_64(body)
         payload = reply[HEADER_BYTES:]
         if payload[: len(RESULT_OK)] != RESULT_OK[: len(payload)]:
             code = int.from_bytes(payload[8:12], "little")

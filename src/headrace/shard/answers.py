@@ -10,7 +10,7 @@ from headrace.base.limits import HEADER_BYTES
 from headrace.ports.network import Buffer, SendReply, SendToConnection
 from headrace.shard.connections import Connection, Connections
 from headrace.shard.effects import ShardEffect
-from headrace.wire.errors import Code
+from headrace.wire.errors import Code, RefusedError
 from headrace.wire.evictions import EvictionReason, encode_eviction
 from headrace.wire.layout import KIND_OFFSET
 from headrace.wire.numbers import FrameKind
@@ -72,8 +72,15 @@ class Answers:
         self.send(connection, encode_eviction(reason, client))
 
     def expect(self, connection: Connection, header: RequestHeader, now: int) -> None:
-        """Note that consensus will answer this request; if it does not, we do."""
+        """Note that consensus will answer this request; if it does not, we do.
+
+        Raises:
+            RefusedError: A request of this number waits already: an answer could not tell them
+                apart, and the one that came first would be left without.
+        """
         key = (header.client, header.request)
+        if key in self._waiting:
+            raise RefusedError(Code.TRANSIENT_NOT_COMMITTED, request=header.request)
         self._waiting[key] = _Waiting(connection.number, header, now + DEADLINE_TICKS)
 
     def take_waiting(self, effect: SendReply) -> tuple[Connection, RequestHeader] | None:

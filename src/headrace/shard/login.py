@@ -156,9 +156,19 @@ class Logins:
             self._reject(connection, header, Code.TRANSIENT_NOT_ACCEPTED)
 
     def _propose(self, connection: Connection, header: RequestHeader, user: User) -> None:
-        """Have the metadata group give the client its session."""
+        """Have the metadata group give the client its session, or let it use the one it has."""
         desk = self._desk
-        desk.answers.expect(connection, header, desk.now)
+        session = desk.sessions.session_of(header.client, user.id)
+        if session and not desk.metadata_replica.is_primary:
+            # Who leads a partition need not lead the metadata, and its clients must get in (CR10).
+            desk.probes.hit("sessions.bound_by_backup")
+            self._bind(connection, header, user.id, session)
+            return
+        try:
+            desk.answers.expect(connection, header, desk.now)
+        except RefusedError as error:  # Another connection logs in as this client right now.
+            self._reject(connection, header, error.code)
+            return
         stamped = msgspec.structs.replace(header, user_id=user.id, cluster=0)
         desk.metadata_plane.put_request(desk.metadata_replica, stamped, b"")
 
@@ -175,6 +185,13 @@ class Logins:
             return
         user_id = desk.sessions.user_of(header.client)
         assert user_id is not None
+        self._bind(connection, header, user_id, session)
+
+    def _bind(
+        self, connection: Connection, header: RequestHeader, user_id: int, session: int
+    ) -> None:
+        """Have a connection hold a session."""
+        desk = self._desk
         self._gone.pop(header.client, None)
         desk.connections.bind(connection, client=header.client, user_id=user_id, session=session)
         desk.out.append(ConnectionTrusted(connection.number))

@@ -245,11 +245,11 @@ class Orders:
         body: memoryview,
     ) -> None:
         def go_on(event: TokenMinted) -> None:
-            self._secrets[header.client, header.request] = event.secret
             made = CreateTokenHashed(
                 header.user_id, request.name, request.expiry, hash_token(event.secret)
             )
             self._submit(connection, header, encode(CREATE_TOKEN_HASHED, made))
+            self._secrets[header.client, header.request] = event.secret
 
         token = self._wait(connection, header, go_on)
         self._desk.out.append(MintToken(token))

@@ -24,6 +24,8 @@ from headrace.wire.requests import RequestHeader
 _Read: TypeAlias = Callable[[Connection, RequestHeader, Any], Any]
 
 _SNAPSHOTS_MAX = 4
+# What does not need the metadata of now: an offset is current where its partition is led.
+_READ_ANYWHERE = (system.GET_CLUSTER_METADATA.code, messages.GET_OFFSET.code)
 
 
 class Reads:
@@ -77,7 +79,7 @@ class Reads:
         if begin is not None:
             begin(connection, header, request)
             return
-        if not self._desk.is_serving and command.code != system.GET_CLUSTER_METADATA.code:
+        if not self._desk.is_serving and command.code not in _READ_ANYWHERE:
             raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED)
         reply = self._answered[command.code](connection, header, request)
         self._desk.answers.reply(connection.number, header, command.encode_reply(reply))

@@ -228,6 +228,8 @@ class Shard:
         frame = effect.frame
         if frame[KIND_OFFSET] == FrameKind.EVICTION:
             desk.answers.send(connection.number, frame)
+            if connection.client == effect.client:
+                desk.connections.unbind(connection)  # Its session is over: it must log in again.
             return
         operation = frame[_OPERATION_AT]
         if operation == Operation.SEND_MESSAGES:

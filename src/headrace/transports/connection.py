@@ -86,6 +86,7 @@ class Connection(asyncio.BufferedProtocol):
         "_receiver",
         "_requests",
         "_seen",
+        "_seen_in_need",
         "_socket",
         "_transport",
         "_unsent_bytes",
@@ -114,6 +115,7 @@ class Connection(asyncio.BufferedProtocol):
         self._blocked = 0
         self._held = 0  # our share of what the memory counts as held
         self._seen = (0, 0)  # requests and bytes of an unfinished frame, when last looked at
+        self._seen_in_need = (-1, 0)  # the same, when others last waited for memory
         self._unsent_bytes = 0  # of a lagging connection, when last looked at and added since
         self._is_watched = False
         self._is_lagging = False
@@ -293,6 +295,21 @@ class Connection(asyncio.BufferedProtocol):
             self.abort(f"frame unfinished after {count} bytes, {grown} of them of late")
             return
         self._watch()
+
+    def look_at_room(self) -> None:
+        """Close a connection that receives next to nothing into memory that others wait for.
+
+        It has a second for what it otherwise has much longer for: as long as it does not move,
+        nobody is read.
+        """
+        if self._is_closing or self._blocked or not self.has_reserved():
+            return
+        requests, bytes_before = self._seen_in_need
+        count = self._receiver.unfinished_bytes
+        self._seen_in_need = (self._requests, count)
+        grown = count - bytes_before
+        if self._requests == requests and grown < self._keeper.limits.frame_progress_bytes_min:
+            self.abort(f"frame unfinished after {count} bytes while others wait for memory")
 
     def look_at_lag(self) -> None:
         """Close a connection whose peer has taken nothing since the last look."""

@@ -281,6 +281,9 @@ class TcpListener:
         _expire(self.unknown, f"no login within {limits.login_seconds} s")
         for connection in self.unfinished.sweep():
             connection.look_at_frame()
+        if self.waiting:
+            for connection in list(self._connections.values()):
+                connection.look_at_room()
         for connection in self.lagging.sweep():
             connection.look_at_lag()
         for connection in self.closing.sweep():

@@ -134,6 +134,11 @@ class ClientTable:
         client = self._clients.get(client_id)
         return None if client is None else client.user_id
 
+    def session_of(self, client_id: int, user_id: int) -> int:
+        """Give the session of a user's client, 0 if it has none."""
+        client = self._clients.get(client_id)
+        return client.epoch if client is not None and client.user_id == user_id else 0
+
     def is_applied(self, header: PrepareHeader) -> bool:
         """Whether an op repeats a request that was applied before."""
         client = self._clients.get(header.client)

@@ -75,6 +75,8 @@ class Checkers:
         except SimViolationError as violation:
             violation.facts["node"] = node
             raise
+        if is_first:
+            self.count(f"op.{Operation(header.operation).name.lower()}")
         if is_first and machine is not None:
             assert history.model is not None
             wanted, found = facts_wanted(history.model), facts_of(machine)

@@ -21,8 +21,8 @@ class SizeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How small everything is, so that it rolls, fills and is checkpointed in every run."""
 
     journal_files: int = 5
-    journal_bytes: int = 5 * 64 * KIB
-    record_bytes_max: int = 16 * KIB
+    journal_bytes: int = 5 * 32 * KIB
+    record_bytes_max: int = 12 * KIB
     pipeline_max: int = 16
     chunk_bytes: int = 1_000
     segment_bytes: int = 4_000
@@ -109,7 +109,7 @@ def _draw_workload(prng: Prng, safety_limit: int) -> WorkloadOptions:
         topics=prng.between(1, 2),
         partitions_max=prng.between(1, 2),
         messages_max=prng.choice((1, 4, 8)),
-        payload_bytes_max=prng.choice((40, 200, 800)),
+        payload_bytes_max=prng.choice((40, 200, 400)),
         replicated=prng.choice((0, 0, 50, 100)),
         replicated_offsets=prng.choice((0, 0, 50)),
         expiry=prng.choice((0, 300, 1_500)) * MILLISECOND,
@@ -177,7 +177,7 @@ def _draw_sizes(prng: Prng) -> SizeOptions:
     segment_bytes = prng.choice((1_500, 4_000, 12_000))
     return SizeOptions(
         journal_files=files,
-        journal_bytes=files * prng.choice((48, 64, 96)) * KIB,
+        journal_bytes=files * prng.choice((16, 24, 48)) * KIB,
         pipeline_max=prng.choice((4, 16)),
         chunk_bytes=prng.choice((500, 2_000, 8_000)),
         segment_bytes=segment_bytes,

@@ -590,6 +590,9 @@ class NodeWorld:
             for part in host.shard.probes:
                 for name, count in part.counts.items():
                     self._add_probe(name, count)
+            desk = host.shard.desk
+            self._add_probe("metadata.checkpointed", desk.metadata_plane.checkpoints_done)
+            self._add_probe("data.checkpointed", desk.data_plane.checkpoints_done)
 
     def _add_probe(self, name: str, count: int) -> None:
         self._probes[name] = self._probes.get(name, 0) + count
