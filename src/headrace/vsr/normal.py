@@ -87,8 +87,8 @@ def _is_new_to_table(state: State, header: RequestHeader) -> bool:
         state.probes.hit("session.duplicate_replayed")
         state.out.append(SendReply(header.client, reply))
     elif verdict in _STATUSES:
-        if verdict == Verdict.ALREADY_APPLIED:
-            state.probes.hit("session.already_applied")
+        is_applied = verdict == Verdict.ALREADY_APPLIED
+        state.probes.hit("session.already_applied" if is_applied else "session.number_reused")
         answer(state, header, _STATUSES[verdict])
     elif verdict in _EVICTIONS:
         evict(state, header.client, _EVICTIONS[verdict])
@@ -101,7 +101,7 @@ def _propose(state: State, header: RequestHeader, body: bytes) -> None:
         state.in_flight.pop(header.client, None)
         answer(state, header, Code.CANNOT_APPEND_MESSAGE)
         return
-    state.timestamp = max(state.shared.wall, state.timestamp + 1)
+    state.timestamp = _next_stamp(state)
     op = state.log.head + 1
     prepare = PrepareHeader(
         checksum_body=body_checksum(Operation(header.operation), body),
@@ -130,6 +130,16 @@ def _propose(state: State, header: RequestHeader, body: bytes) -> None:
     _replicate(state, entry)
     if was_idle and state.replicas > 1:
         _start_retransmission(state)
+
+
+def _next_stamp(state: State) -> int:
+    """Give a stamp above every one before it, whatever the clock says (VS-6, CK1).
+
+    The head is asked too: its log may have come from others, by an announcement or a repair.
+    """
+    head = state.log.get(state.log.head)
+    before = 0 if head is None else head.header.timestamp
+    return max(state.shared.wall, state.timestamp + 1, before + 1)
 
 
 def _journal(state: State, entry: Entry) -> None:
