@@ -159,6 +159,20 @@ _NORMAL = (
         Edit(normal._is_new, "_flight(state, header) in state.in_flight", "False"),
     ),
     _bug(
+        "stamp_from_the_wall",
+        "A stamp is the time, and the time is what the wall clock says.",
+        Edit(
+            normal._next_stamp,
+            "max(state.shared.wall, state.timestamp + 1, before + 1)",
+            "state.shared.wall",
+        ),
+    ),
+    _bug(
+        "stamp_above_own_only",
+        "A stamp is above every stamp that this primary has given or was sent.",
+        Edit(normal._next_stamp, ", before + 1)", ")"),
+    ),
+    _bug(
         "retransmits_once",
         "One retransmission is enough: the links are connections.",
         Edit(
@@ -195,6 +209,15 @@ _SESSIONS = (
             "next(iter(client.replies.values()), None)",
         ),
         is_stall=True,
+    ),
+    _bug(
+        "reused_number_unchecked",
+        "A request number stands for its request.",
+        Edit(
+            sessions.ClientTable.judge,
+            "header.request_checksum and _is_another(header, client, reply)",
+            "False",
+        ),
     ),
     _bug(
         "sessions_lost_on_restart",

@@ -116,9 +116,11 @@ class StandIn:
             if known is not None:
                 self.probes.hit("session.duplicate_replayed")
                 return [SendReply(asked.client, known)]
-            if group.sessions.get(asked.client) != asked.session:
-                gone = encode_eviction(EvictionReason.NO_SESSION, asked.client)
-                return [SendReply(asked.client, gone)]
+            held = group.sessions.get(asked.client)
+            if held != asked.session:
+                is_known = held is not None
+                reason = EvictionReason.SESSION_TOO_LOW if is_known else EvictionReason.NO_SESSION
+                return [SendReply(asked.client, encode_eviction(reason, asked.client))]
         if any(header.client == asked.client for _, header, _ in self._waiting):
             return []
         return self._prepare(group, asked, frame[HEADER_BYTES:])
@@ -134,6 +136,7 @@ class StandIn:
             parent=group.parent,
             op=group.op,
             commit=group.commit_min,
+            timestamp=group.op,
             request=asked.request,
             operation=asked.operation,
             group=asked.group,

@@ -6,6 +6,8 @@ from headrace.base.ids import METADATA_GROUP
 from headrace.sim.checkers import Checkers, ReplicaFace
 from headrace.sim.machine import AppendMachine, encode_append
 from headrace.sim.violation import SimViolationError
+from headrace.wire.errors import Code
+from headrace.wire.evictions import EvictionReason
 from headrace.wire.numbers import Operation
 from headrace.wire.replica_headers import (
     DO_VIEW_CHANGE,
@@ -16,7 +18,8 @@ from headrace.wire.replica_headers import (
     PrepareOkHeader,
     StartViewChangeHeader,
 )
-from headrace.wire.replies import RESULT_OK
+from headrace.wire.replies import RESULT_OK, encode_reply
+from headrace.wire.requests import REQUEST, RequestHeader
 
 GROUP = METADATA_GROUP
 BODY = encode_append(b"k", b"v")
@@ -55,6 +58,7 @@ class Story:
             client=changed.get("client", 1),
             request=request,
             op=op,
+            timestamp=changed.get("stamp", op),
             operation=Operation.CREATE_STREAM,
             group=GROUP,
         )
@@ -234,3 +238,47 @@ def test_r4_view_and_commit_never_go_back_in_one_life() -> None:
         checkers.observe(0, [(GROUP, Face(view=1, commit=6))], {})
     checkers.booted(0, [(GROUP, Face())])
     checkers.observe(0, [(GROUP, Face(view=2, commit=0))], {})
+
+
+@pytest.mark.parametrize("stamp", [1, 0])
+def test_ck1_a_stamp_that_does_not_rise(stamp: int) -> None:
+    story = Story().invoke(1, 2).apply(0, 1)
+    with broken("CK1"):
+        story.apply(0, 2, stamp=stamp)
+
+
+def test_r6_a_session_is_unknown_only_after_a_logout() -> None:
+    checkers = Checkers()
+    checkers.evicted(7, EvictionReason.SESSION_TOO_LOW)
+    with broken("R6"):
+        checkers.evicted(7, EvictionReason.NO_SESSION)
+    checkers.leaving(7)
+    checkers.evicted(7, EvictionReason.NO_SESSION)
+
+
+def asked(checksum: int) -> RequestHeader:
+    return RequestHeader(
+        size=256,
+        client=7,
+        request=3,
+        session=1,
+        operation=Operation.CREATE_STREAM,
+        request_checksum=checksum,
+        group=GROUP,
+    )
+
+
+def test_r6_a_reply_of_another_request_under_its_number() -> None:
+    checkers = Checkers()
+    first, other = asked(50), asked(51)
+    frames = [REQUEST.encode(first), REQUEST.encode(other)]
+    granted = (7, encode_reply(first, RESULT_OK))
+    refused = (7, encode_reply(other, b"", status=Code.INVALID_FORMAT))
+    checkers.took(frames[1:], [granted])  # Nobody has said yet that the number was used before.
+    checkers.reused(7, 3, 51)
+    checkers.took(frames[1:], [refused])
+    checkers.took(frames, [granted, refused])
+    with broken("R6"):
+        checkers.took(frames[1:], [granted])
+    with broken("R6"):
+        checkers.took(frames, [granted, granted])

@@ -62,6 +62,7 @@ class Node:
         )
         self.timers: dict[Timer, int] = {}
         self.entries: dict[int, tuple[bytes, bytes | None]] = {}
+        self.taken: dict[int, tuple[bytes, bytes | None]] = {}  # as they were before the damage
         self.sent: list[SendFrame] = []
         self.replies: list[SendReply] = []
 
@@ -164,13 +165,27 @@ class Cluster:
                     other.step(PrimaryBeat(node.number, beat.view, beat.commit, beat.is_declined))
         self.collect()
 
-    def restart(self, number: int) -> None:
-        """Start a node again from what its journal holds."""
+    def restart(self, number: int, *, damage: str = "", op: int = 0) -> None:
+        """Start a node again from what its journal holds.
+
+        Damage strikes as storage tells it: `vanished`, nothing of the op and of what follows was
+        written; `cut`, the same, and something was; `torn` and `rotten`, the body of the op, which
+        `restored` brings back.
+        """
         old = self.nodes[number]
+        if damage in ("cut", "vanished"):
+            old.entries = {each: old.entries[each] for each in old.entries if each < op}
+        elif damage == "restored":
+            old.entries[op] = old.taken.pop(op)
+        elif damage:
+            old.taken[op] = old.entries[op]
+            old.entries[op] = (old.entries[op][0], None)
+        is_suspect = damage in ("cut", "rotten")
         state = old.replica.state
         node = Node(number, len(self.nodes), self.prng.below(1 << 30))
         node.entries = old.entries
-        view = ViewState(METADATA_GROUP, state.view, state.log_view, 0, False)
+        node.taken = old.taken
+        view = ViewState(METADATA_GROUP, state.view, state.log_view, 0, is_suspect)
         entries = tuple(
             RecoveredEntry(PREPARE.decode(header), body)
             for _, (header, body) in sorted(old.entries.items())

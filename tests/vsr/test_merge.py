@@ -134,3 +134,90 @@ def test_nothing_at_all() -> None:
 def test_a_cluster_of_two_needs_both_votes_and_one_nack() -> None:
     merged = decide(2, vote(0, LOG, without=(3,)), vote(1, {1: LOG[1], 2: LOG[2]}))
     assert (merged.head, merged.was_cut) == (2, True)
+
+
+TORN = {1: LOG[1], 2: LOG[2]}
+
+
+def test_a_torn_copy_is_dropped_once_all_have_voted() -> None:
+    """FM-6a: each pair waits, for the third might have a copy."""
+    votes = [vote(0, SHORT), vote(1, SHORT, is_suspect=True), vote(2, TORN, without=(2,))]
+    assert decide(3, votes[0], votes[2]).decision == Decision.WAIT
+    assert decide(3, votes[1], votes[2]).decision == Decision.WAIT
+    merged = decide(3, *votes)
+    assert (merged.decision, merged.head, merged.headers) == (Decision.MERGED, 1, SHORT)
+    assert (merged.was_cut, merged.was_dropped) == (False, True)
+
+
+def test_an_op_that_is_torn_everywhere_is_dropped() -> None:
+    """CR3: the power failed everywhere before any sync returned."""
+    votes = [vote(replica, TORN, without=(2,)) for replica in range(3)]
+    assert decide(3, *votes[:2]).decision == Decision.WAIT
+    assert decide(3, *votes).head == 1
+
+
+def test_a_whole_copy_is_kept_however_many_are_torn() -> None:
+    votes = [vote(0, TORN, without=(2,)), vote(1, TORN, without=(2,)), vote(2, TORN)]
+    assert decide(3, *votes).head == 2
+
+
+def test_a_copy_in_an_older_log_is_a_copy() -> None:
+    votes = [
+        vote(0, TORN, log_view=3, without=(2,)),
+        vote(1, SHORT, log_view=3, is_suspect=True),
+        vote(2, TORN, log_view=1),
+    ]
+    assert decide(3, *votes).head == 2
+
+
+def test_what_follows_a_dropped_op_goes_with_it() -> None:
+    """Acknowledgements are cumulative: who lacks op 2 has not acknowledged op 3."""
+    votes = [
+        vote(0, LOG, without=(2,)),
+        vote(1, SHORT, is_suspect=True),
+        vote(2, SHORT, is_suspect=True),
+    ]
+    assert decide(3, *votes).head == 1
+
+
+def test_one_rotten_copy_is_no_quorum() -> None:
+    votes = [
+        vote(0, SHORT, is_suspect=True),
+        vote(1, TORN, without=(2,)),
+        vote(2, TORN, without=(2,), is_suspect=True),
+    ]
+    assert decide(3, *votes).head == 1
+
+
+def test_a_quorum_of_rotten_copies_halts() -> None:
+    """DK13: it may have been committed, so the group waits for an operator."""
+    rotten = [vote(replica, TORN, without=(2,), is_suspect=True) for replica in range(3)]
+    assert decide(3, *rotten[:2], vote(2, SHORT)).decision == Decision.WAIT
+    assert decide(3, *rotten).decision == Decision.WAIT
+    assert decide(2, *rotten[:2]).decision == Decision.WAIT
+
+
+def test_of_five_three_rotten_copies_halt() -> None:
+    rotten = [vote(replica, TORN, without=(2,), is_suspect=True) for replica in range(3)]
+    torn = [vote(replica, TORN, without=(2,)) for replica in range(2, 5)]
+    assert decide(5, *rotten[:2], *torn).head == 1
+    assert decide(5, *rotten, *torn[1:]).decision == Decision.WAIT
+
+
+def test_a_committed_op_is_never_dropped() -> None:
+    """Somebody has applied it; its body comes by repair or transfer."""
+    votes = [
+        vote(0, SHORT, commit=1, is_suspect=True),
+        vote(1, {2: LOG[2]}, commit=2, without=(2,)),
+        vote(2, TORN, without=(2,)),
+    ]
+    assert decide(3, *votes).head == 2
+
+
+def test_an_op_that_nobody_can_name_waits() -> None:
+    votes = [
+        vote(0, {1: LOG[1], 3: LOG[3]}),
+        vote(1, SHORT, is_suspect=True),
+        vote(2, SHORT, is_suspect=True),
+    ]
+    assert decide(3, *votes).decision == Decision.WAIT

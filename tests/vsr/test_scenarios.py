@@ -32,9 +32,10 @@ class Stage:
     deliver [KIND] [A->B]         deliver frames: all that come, or those that fly and match
     drop [KIND] [A->B]            lose the frames that fly and match
     silent NODE                   the node notices that its primary is silent
-    fire NODE TIMER               a timer runs out
+    fire NODE TIMER [TIMES]       a timer runs out
     beat                          every primary tells how far it has committed
-    crash NODE, restart NODE, wipe NODE
+    crash NODE, wipe NODE
+    restart NODE [DAMAGE OP]      damage is vanished, cut, torn or rotten (see Cluster.restart)
     flying                        show the frames under way
     show                          show every replica
     """
@@ -82,8 +83,9 @@ class Stage:
     def do_silent(self, node: str) -> None:
         self.cluster.silent(int(node))
 
-    def do_fire(self, node: str, timer: str) -> None:
-        self.cluster.fire(int(node), Timer[timer.upper()])
+    def do_fire(self, node: str, timer: str, times: str = "1") -> None:
+        for _ in range(int(times)):
+            self.cluster.fire(int(node), Timer[timer.upper()])
 
     def do_beat(self) -> None:
         self.cluster.beat()
@@ -99,9 +101,9 @@ class Stage:
             if node not in (sender, sent.replica)
         ]
 
-    def do_restart(self, node: str) -> None:
+    def do_restart(self, node: str, damage: str = "", op: str = "0") -> None:
         self.down.pop(int(node), None)
-        self.cluster.restart(int(node))
+        self.cluster.restart(int(node), damage=damage, op=int(op))
 
     def do_wipe(self, node: str) -> None:
         self.down.pop(int(node), None)

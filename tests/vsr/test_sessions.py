@@ -13,7 +13,11 @@ def register(table: ClientTable, client: int, op: int, user: int = 0) -> bool:
 
 
 def apply(table: ClientTable, client: int, request: int, op: int, checksum: int = 0) -> bytes:
-    reply = REPLY.encode(ReplyHeader(client=client, request=request, op=op, size=HEADER_BYTES))
+    reply = REPLY.encode(
+        ReplyHeader(
+            client=client, request=request, op=op, size=HEADER_BYTES, request_checksum=checksum
+        )
+    )
     table.record(
         PrepareHeader(client=client, request=request, op=op, request_checksum=checksum), b"", reply
     )
@@ -64,6 +68,12 @@ def test_a_number_stands_for_one_request() -> None:
     apply(table, 7, 1, op=2, checksum=50)
     assert judge(table, 7, 1, 1, checksum=51)[0] == Verdict.REUSED
     assert judge(table, 7, 1, 1, checksum=0)[0] == Verdict.REPLAY
+    apply(table, 7, 2, op=3, checksum=60)
+    assert judge(table, 7, 1, 1, checksum=51)[0] == Verdict.REUSED
+    assert judge(table, 7, 1, 1, checksum=50)[0] == Verdict.REPLAY
+    for request in range(3, 8):
+        apply(table, 7, request, op=request + 1)
+    assert judge(table, 7, 1, 1, checksum=51)[0] == Verdict.ALREADY_APPLIED
 
 
 def test_a_new_login_fences_the_old_one_and_keeps_the_numbers() -> None:

@@ -8,6 +8,7 @@ R6  a reply tells what was applied at that op
 H1  nothing acknowledged is lost        H2  nothing is applied that nobody asked for
 H3  an offset names one request         H4  a request is applied once
 H5  offsets rise by one                 H6  acknowledged before sent means a lower offset
+CK1 stamps rise with the ops of a group, whatever the clocks do
 """
 
 from bisect import bisect_right
@@ -16,6 +17,7 @@ from typing import NamedTuple, Protocol
 
 from headrace.ports.machine import StateMachine
 from headrace.sim.violation import SimViolationError
+from headrace.wire.evictions import EvictionReason
 from headrace.wire.layout import KIND_OFFSET
 from headrace.wire.numbers import FrameKind, Operation
 from headrace.wire.replica_headers import (
@@ -24,7 +26,8 @@ from headrace.wire.replica_headers import (
     START_VIEW_CHANGE,
     PrepareHeader,
 )
-from headrace.wire.replies import RESULT_OK
+from headrace.wire.replies import REPLY, RESULT_OK
+from headrace.wire.requests import REQUEST
 
 
 class ReplicaFace(Protocol):
@@ -86,6 +89,7 @@ class _GroupHistory:
         self.invoked: dict[tuple[int, int], tuple[bytes, int]] = {}  # body, offset floor
         self.answered: dict[tuple[int, int], int] = {}  # offset
         self.next_offset = 0
+        self.stamp = 0  # of the last op in order
         self.floor = -1  # highest acknowledged offset
 
     def state_hash_at(self, op: int) -> int:
@@ -103,6 +107,8 @@ class Checkers:
         self._position: dict[tuple[int, int], int | None] = {}  # index of the last applied op
         self._seen: dict[tuple[int, int], tuple[int, int]] = {}  # view and commit in this life
         self._shortened: dict[int, None] = {}  # nodes whose disk was damaged
+        self._reused: dict[tuple[int, int, int], None] = {}  # client, number, checksum
+        self._leaving: dict[int, None] = {}  # client ids whose logout was asked for
         self._sent: dict[int, Callable[[int, bytes, Mapping[int, ReplicaFace]], None]] = {
             FrameKind.PREPARE_OK: self._sent_prepare_ok,
             FrameKind.START_VIEW_CHANGE: self._sent_start_view_change,
@@ -166,6 +172,9 @@ class Checkers:
         facts = {"node": node, "group": header.group, "op": header.op, "client": header.client}
         if history.order and header.op < history.order[-1]:
             raise SimViolationError("R1", why="applied by none of those who went on", **facts)
+        if header.timestamp <= history.stamp:
+            raise SimViolationError("CK1", stamp=header.timestamp, before=history.stamp, **facts)
+        history.stamp = header.timestamp
         if header.operation != Operation.CREATE_STREAM:
             return
         key = (header.client, header.request)
@@ -352,6 +361,42 @@ class Checkers:
         """Take note of a request that begins."""
         history = self._history(group)
         history.invoked[client, request] = (body, history.floor)
+
+    def reused(self, client: int, request: int, checksum: int) -> None:
+        """Take note of a number that was answered and now goes out with another content."""
+        self._reused[client, request, checksum] = None
+
+    def leaving(self, client: int) -> None:
+        """Take note that a client id asks to be forgotten."""
+        self._leaving[client] = None
+
+    def evicted(self, client: int, reason: EvictionReason | None) -> None:
+        """Check an eviction: a session that was not given up is never unknown (R6, O4.1)."""
+        if reason == EvictionReason.NO_SESSION and client not in self._leaving:
+            raise SimViolationError("R6", why="a session was forgotten", client=client)
+
+    def took(self, frames: Iterable[bytes], replies: Iterable[tuple[int, bytes]]) -> None:
+        """Check what a node granted at once to requests: none under another's number (VS-26)."""
+        if not self._reused:
+            return
+        granted: dict[tuple[int, int], int] = {}
+        for client, frame in replies:
+            if frame[KIND_OFFSET] == FrameKind.REPLY and (reply := REPLY.decode(frame)).status == 0:
+                key = (client, reply.request)
+                granted[key] = granted.get(key, 0) + 1
+        wrong = []
+        for frame in frames:
+            header = REQUEST.decode(frame)
+            key = (header.client, header.request)
+            if (*key, header.request_checksum) in self._reused:
+                wrong.append(key)
+            else:
+                granted[key] = granted.get(key, 0) - 1
+        for key in wrong:
+            if granted.get(key, 0) > 0:
+                raise SimViolationError(
+                    "R6", why="answered for another request", client=key[0], request=key[1]
+                )
 
     def answered(self, group: int, client: int, request: int, op: int, body: bytes) -> None:
         """Check the answer of an append against what was applied."""

@@ -26,6 +26,7 @@ from headrace.wire.requests import REQUEST, RequestHeader
 CLIENT_ENDPOINT_MIN = 1_000  # endpoints below are replicas
 
 _RETRIED = (Code.TRANSIENT_NOT_COMMITTED, Code.TRANSIENT_NOT_ACCEPTED, Code.CANNOT_APPEND_MESSAGE)
+_REUSED_MAX = 8  # some with their reply still in the table, some without
 _RELOGIN = (EvictionReason.NO_SESSION, EvictionReason.SESSION_TOO_LOW)
 
 
@@ -41,16 +42,18 @@ class WorkloadOptions(msgspec.Struct, frozen=True, kw_only=True):
     logout: int = 1  # percent
     malformed: int = 1  # percent
     replay: int = 0  # percent: an old request of the session is sent once more (CL4)
+    reuse: int = 0  # percent: an answered number is sent again, with another content (CL4)
 
 
 class _Session:
     """A client in one group."""
 
-    __slots__ = ("client", "number", "request", "sent")
+    __slots__ = ("answered", "client", "number", "request", "sent")
 
     def __init__(self, client: int) -> None:
         self.client = client
         self.sent: list[bytes] = []  # what was asked since the last login
+        self.answered: list[int] = []  # the latest numbers whose requests were applied
         self.number = 0  # 0: not registered
         self.request = 0
 
@@ -125,7 +128,10 @@ class Client:
             self._count("client.replayed")
             old = self._prng.choice(session.sent)
             self._joined.network.send(self.endpoint, self._prng.choice(self.targets), old)
+        if session.answered and self._joined.reuses.below(100) < self._options.reuse:
+            self._reuse(group, session)
         if self._prng.below(100) < self._options.logout:
+            self._joined.checkers.leaving(session.client)
             self._ask(group, session, Operation.LOGOUT, b"")
         else:
             body = self._draw_body(session)
@@ -147,22 +153,40 @@ class Client:
 
     def _ask(self, group: int, session: _Session, operation: Operation, body: bytes) -> None:
         is_register = operation == Operation.REGISTER
+        number = 0 if is_register else session.request
+        frame = self._frame(group, session, operation, number, body)
+        if not is_register:
+            session.sent.append(frame)
+        self.outstanding = _Outstanding(group, session, operation, frame)
+        self._send(self.outstanding)
+
+    def _frame(
+        self, group: int, session: _Session, operation: Operation, number: int, body: bytes
+    ) -> bytes:
         header = RequestHeader(
             cluster=self._joined.cluster,
             size=HEADER_BYTES + len(body),
             client=session.client,
             request_checksum=xxh3_64(body),
-            request=0 if is_register else session.request,
+            request=number,
             operation=operation,
-            session=0 if is_register else session.number,
+            session=0 if operation == Operation.REGISTER else session.number,
             user_id=1,
             group=group,
         )
-        frame = REQUEST.encode(header) + body
-        if not is_register:
-            session.sent.append(frame)
-        self.outstanding = _Outstanding(group, session, operation, frame)
-        self._send(self.outstanding)
+        return REQUEST.encode(header) + body
+
+    def _reuse(self, group: int, session: _Session) -> None:
+        """Send something else under a number that was answered; nobody waits for what comes."""
+        self._count("client.reused")
+        draws = self._joined.reuses
+        number = draws.choice(session.answered)
+        body = encode_append(b"key-0", b"another content under number %d" % number)
+        self._joined.checkers.reused(session.client, number, xxh3_64(body))
+        frame = self._frame(group, session, Operation.CREATE_STREAM, number, body)
+        hint = self._hints.get(group)
+        target = hint if hint in self.targets else draws.choice(self.targets)
+        self._joined.network.send(self.endpoint, target, frame)
 
     def _send(self, asked: _Outstanding) -> None:
         asked.tries += 1
@@ -192,6 +216,7 @@ class Client:
         try:
             payload = read_answer(frame)
         except EvictedError as evicted:
+            self._joined.checkers.evicted(evicted.client, evicted.reason)
             if asked is not None and evicted.client == asked.session.client:
                 self._evicted(asked, evicted)
             return
@@ -225,6 +250,7 @@ class Client:
         client = asked.session.client
         body = frame[HEADER_BYTES:]
         self._joined.checkers.answered(asked.group, client, asked.request, op, body)
+        asked.session.answered = [*asked.session.answered[1 - _REUSED_MAX :], asked.request]
         self._count("client.acknowledged")
         self._end(asked)
 
@@ -284,4 +310,5 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
     agenda: Agenda
     network: Network
     checkers: Checkers
+    reuses: Prng  # of its own, so that the other draws stay what they are
     registered: Callable[[int, Client], None]

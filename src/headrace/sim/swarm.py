@@ -81,7 +81,9 @@ def draw_options(seed: int) -> Options:
         safety_limit=safety_limit,
         liveness_limit=8 * heartbeat_ticks * SECOND,
         heartbeat_ticks=heartbeat_ticks,
-        workload=_draw_workload(prng, group_count),
+        workload=msgspec.structs.replace(
+            _draw_workload(prng, group_count), reuse=_draw_reuse(Prng(seed))
+        ),
         network=_draw_network(prng),
         disk=_draw_disk(prng),
         faults=msgspec.structs.replace(_draw_faults(prng), kill_at=safety_limit // 2),
@@ -116,6 +118,11 @@ def _draw_workload(prng: Prng, group_count: int) -> WorkloadOptions:
         malformed=prng.choice((0, 1, 5)),
         replay=prng.choice((0, 2, 10)),
     )
+
+
+def _draw_reuse(prng: Prng) -> int:
+    """Draw from a generator of its own: seeds without it mean what they meant before."""
+    return prng.fork("swarm reuse").choice((0, 0, 4))
 
 
 def _draw_network(prng: Prng) -> NetworkOptions:

@@ -11,7 +11,14 @@ from collections.abc import Callable
 from headrace.base.prng import Prng
 from headrace.ports.disk import DiskEffect, DiskEvent
 from headrace.ports.machine import StateMachine
-from headrace.ports.network import NetworkEffect, NetworkEvent, SendFrame, SendReply, Ticked
+from headrace.ports.network import (
+    NetworkEffect,
+    NetworkEvent,
+    RequestsArrived,
+    SendFrame,
+    SendReply,
+    Ticked,
+)
 from headrace.sim.agenda import MILLISECOND, SECOND, Agenda, draw_delay
 from headrace.sim.checkers import Checkers
 from headrace.sim.clients import CLIENT_ENDPOINT_MIN, Client, Joined
@@ -111,6 +118,7 @@ class World:
             agenda=self.agenda,
             network=self.network,
             checkers=self.checkers,
+            reuses=Prng(self.options.seed).fork("reuse"),
             registered=self._clients_by_id.__setitem__,
         )
         return [
@@ -260,7 +268,11 @@ class World:
         running = node.running
         assert running is not None
         self.trace.add(self.agenda.now, node.index, event)
-        self._carry_out(node, running.step(event))
+        effects = running.step(event)
+        if type(event) is RequestsArrived:
+            replies = [(each.client, each.frame) for each in effects if type(each) is SendReply]
+            self.checkers.took([bytes(frame) for _, frame in event.frames], replies)
+        self._carry_out(node, effects)
 
     def _carry_out(self, node: Node, effects: list[DiskEffect | NetworkEffect]) -> None:
         """Do what a step asks for, in order; the node may crash between any two."""

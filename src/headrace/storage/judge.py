@@ -19,7 +19,7 @@ import msgspec
 
 from headrace.ports.recovered import Finding
 from headrace.storage.config import journal_name
-from headrace.storage.records import TERMINATOR, Entry, Head, read_entries
+from headrace.storage.records import TERMINATOR, Entry, Head, Kind, read_entries
 from headrace.storage.ring import UsedFile
 from headrace.storage.superblock import Superblock
 from headrace.wire.errors import CorruptError
@@ -80,7 +80,8 @@ class Judge:
         self._files = files
         self._files_count = superblock.journal_files
         self._file_bytes = superblock.file_bytes
-        self._is_alone = replica_count == 1
+        # Whether a torn body ends the row: alone, nobody could bring it back.
+        self._ends_at_torn_body = replica_count == 1
         self._findings: list[Finding] = []
         self._synced = superblock.synced
 
@@ -90,6 +91,12 @@ class Judge:
         self._synced = max([self._synced, *(record.head.synced for record in row.values())])
         records, holes, last = self._walk(row)
         ordinal, position = self._end(records, last)
+        is_cut = self._is_torn(heads, row, last, ordinal, position)
+        if is_cut and not self._has_view_behind_torn_body(records):
+            # All groups are suspect anyway: they end where they are whole.
+            self._ends_at_torn_body = True
+            records, holes, last = self._walk(row)
+            ordinal, position = self._end(records, last)
         used = self._used_files(records, ordinal, last)
         is_end_known = not holes or holes[-1].last != last
         is_torn = is_end_known and self._is_torn(heads, row, last, ordinal, position)
@@ -173,7 +180,7 @@ class Judge:
         sequence = self._superblock.tail
         while True:
             record = row.get(sequence)
-            if record is not None and not self._is_cut_alone(record):
+            if record is not None and not self._is_end(record):
                 records.append(record)
                 sequence += 1
             elif record is None and sequence <= self._synced:
@@ -182,13 +189,26 @@ class Judge:
             else:
                 return records, holes, sequence - 1
 
-    def _is_cut_alone(self, record: GoodRecord) -> bool:
-        """Whether a record ends the row because nobody else could bring the body it lacks."""
-        return (
-            self._is_alone
-            and record.head.sequence > self._synced
-            and any(entry.has_body and not at for entry, _, at in record.entries)
+    def _is_end(self, record: GoodRecord) -> bool:
+        """Whether a record ends the row although its entries are whole, for it lacks a body."""
+        return self._ends_at_torn_body and self._lacks_body(record)
+
+    def _lacks_body(self, record: GoodRecord) -> bool:
+        return record.head.sequence > self._synced and any(
+            entry.has_body and not at for entry, _, at in record.entries
         )
+
+    def _has_view_behind_torn_body(self, records: list[GoodRecord]) -> bool:
+        """Whether a cut at the first torn body would forget a view.
+
+        Views are kept if in doubt (MD-26): a sync may have returned, and what follows be rot.
+        """
+        is_behind = False
+        for record in records:
+            is_behind = is_behind or self._lacks_body(record)
+            if is_behind and any(entry.kind == Kind.VIEW_STATE for entry, _, _ in record.entries):
+                return True
+        return False
 
     def _hole(self, row: dict[int, GoodRecord], records: list[GoodRecord], first: int) -> Hole:
         last = first

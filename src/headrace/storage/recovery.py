@@ -1,8 +1,20 @@
 """Puts together what checkpoint and journal hold: every group's view, log and bodies.
 
+A body that cannot be read is one of two things (DK6). At or below the sync point it is **rotten**:
+it was synced, so the op may have been acknowledged, and now it is lost. Above, it is **torn**:
+nothing on the disk says that its sync ever returned.
+
+| body, of an op above the commit point | what becomes of it |
+|---|---|
+| rotten | the op stays known; the group is suspect, for it may have lost what it acknowledged |
+| torn | the op stays known, and the group is as it was; nothing of it was promised |
+
+Where the tail of the journal is torn too, it has been cut at the first torn body already.
+
 Flow:       recover.
 Invariants: a replayed row gives what was staged, in its order: a later prepare of the same op wins,
-            a truncation takes what came before it, the latest view stands.
+            a truncation takes what came before it, the latest view stands. What was found torn is
+            written down first, so that every later recovery finds the same.
 """
 
 import msgspec
@@ -20,7 +32,7 @@ from headrace.storage.config import journal_name
 from headrace.storage.index import Index
 from headrace.storage.journal import apply_to_index
 from headrace.storage.judge import GoodRecord, Verdict
-from headrace.storage.records import Entry, Kind, prepare_op, view_of
+from headrace.storage.records import Entry, Kind, prepare_entry, prepare_op, view_of
 from headrace.wire.errors import RemoteError
 from headrace.wire.replica_headers import PREPARE, PrepareHeader
 from headrace.wire.seals import is_sealed
@@ -54,12 +66,17 @@ class _Group:
 
 
 class Recovered(msgspec.Struct):
-    """What the store hands out, and the damage that only a peer can repair."""
+    """What the store hands out, and the damage that only a peer can repair.
+
+    `verdicts` are what the next record must say of torn bodies: once records follow them, the sync
+    point has passed them, and they would seem rotten.
+    """
 
     groups: tuple[RecoveredGroup, ...]
     ceilings: dict[int, int]
     index: Index
     damaged: list[Finding]
+    verdicts: list[Entry]
 
 
 class Replay:
@@ -72,6 +89,7 @@ class Replay:
         self._ceilings: dict[int, int] = dict(checkpoint.ceilings) if checkpoint else {}
         self._index = Index()
         self._malformed: list[Finding] = []
+        self._verdicts: list[Entry] = []
         for one in checkpoint.groups if checkpoint else ():
             self._groups[one.state.group] = _Group(one.state.group, one)
 
@@ -88,13 +106,14 @@ class Replay:
         groups = []
         for number in sorted(self._groups):
             group = self._groups[number]
-            groups.append(_recovered(group, suspect_at, max(lost, default=0), power_lost_at))
+            found = _recovered(group, suspect_at, max(lost, default=0), power_lost_at)
+            groups.append(self._judge_bodies(group, found))
             damaged += [
                 self._damage(held)
                 for op, held in sorted(group.ops.items())
                 if op > group.commit and held.is_body_damaged
             ]
-        return Recovered(tuple(groups), self._ceilings, self._index, damaged)
+        return Recovered(tuple(groups), self._ceilings, self._index, damaged, self._verdicts)
 
     def _apply(self, record: GoodRecord, entry: Entry, header_at: int, body_at: int) -> None:
         is_newer = record.head.sequence > self._covered
@@ -164,8 +183,27 @@ class Replay:
             group = self._groups[number] = _Group(number, None)
         return group
 
+    def _judge_bodies(self, group: _Group, found: RecoveredGroup) -> RecoveredGroup:
+        """Let damaged bodies count as what they are: rotten or torn (see the table above)."""
+        is_suspect = found.state.is_suspect
+        commit = _known_commit(found)
+        for op in sorted(group.ops):
+            held = group.ops[op]
+            if not held.is_body_damaged or op <= group.commit:
+                continue
+            if self._is_rotten(held):
+                is_suspect = is_suspect or op > commit
+            else:
+                header = PREPARE.encode(held.header)
+                self._verdicts.append(prepare_entry(header, None, is_never_held=False))
+        state = msgspec.structs.replace(found.state, is_suspect=is_suspect)
+        return msgspec.structs.replace(found, state=state)
+
+    def _is_rotten(self, held: _Held) -> bool:
+        return held.sequence <= self._verdict.synced
+
     def _damage(self, held: _Held) -> Finding:
-        is_rot = held.sequence <= self._verdict.synced
+        is_rot = self._is_rotten(held)
         text = (
             f"the body of op {held.header.op} of group {held.header.group} in record "
             f"{held.sequence} is damaged; synced were the records up to {self._verdict.synced}"
@@ -193,3 +231,16 @@ def _recovered(group: _Group, suspect_at: int, lost_at: int, power_lost_at: int)
         tuple([RecoveredEntry(held.header, held.body, held.is_never_held) for held in ops]),
         is_tail_lost=group.state_sequence < power_lost_at,
     )
+
+
+def _known_commit(found: RecoveredGroup) -> int:
+    """Give the highest op that the view state, or an entry linked to the head, calls committed."""
+    commit = found.state.commit
+    above: PrepareHeader | None = None
+    for entry in reversed(found.entries):
+        header = entry.header
+        if above is not None and (header.op + 1, header.checksum) != (above.op, above.parent):
+            break
+        commit = max(commit, header.commit)
+        above = header
+    return commit

@@ -393,13 +393,20 @@ class Store:
         return self._outbox.take_findings()
 
     def _open(self, loaded: Loaded, *, boot_identity: int) -> None:
-        """Name this opening in the superblock; only then may the journal be written."""
+        """Name this opening in the superblock; only then may the journal be written.
+
+        Torn bodies stay above the sync point until the first record has said what they are.
+        """
         journal = self._journal
         old = loaded.superblock
+        verdicts = loaded.recovered.verdicts
         opening = Opening(old.opening + 1, journal.issued + 1)
+        for entry in verdicts:
+            journal.stage(entry)
+        journal.flush(sync=True)
         opened = msgspec.structs.replace(
             old,
-            synced=journal.synced,
+            synced=loaded.verdict.synced if verdicts else journal.synced,
             suspect_at=loaded.suspect_at,
             power_lost_at=loaded.power_lost_at,
             boot_identity=boot_identity,

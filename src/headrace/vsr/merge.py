@@ -18,7 +18,8 @@ class Vote(msgspec.Struct, frozen=True, kw_only=True):
 
     `headers` are those it knows from its commit point to its head; `present` are ops whose body it
     can serve, `nacks` ops that it provably never acknowledged. A suspect voter may have lost ops,
-    so that the shortness of its log proves nothing.
+    so that the shortness of its log proves nothing. What it knows and is in neither list it may
+    have acknowledged, if it is suspect; else nothing on its disk says that it did.
     """
 
     replica: int
@@ -46,6 +47,7 @@ class Merged(msgspec.Struct, frozen=True):
     head: int = 0
     headers: dict[int, PrepareHeader] = {}
     was_cut: bool = False  # nacks removed an op that some voter knew
+    was_dropped: bool = False  # an op of which no replica has a copy was removed
 
 
 WAIT = Merged(Decision.WAIT)
@@ -55,7 +57,8 @@ def merge(votes: list[Vote], quorums: Quorums) -> Merged:
     """Give the new log, or say that more votes are needed.
 
     Needs a view-change quorum of votes. With the votes of all replicas, "nobody knows of an op
-    above" is proof enough even when some are suspect: every op keeps a copy somewhere.
+    above" is proof enough even when some are suspect: every op keeps a copy somewhere. For the same
+    reason an op that is known and that nobody can serve is then dropped (see `_is_uncommitted`).
     """
     assert len(votes) >= quorums.view_change
     canonical_view = max(vote.log_view for vote in votes)
@@ -63,7 +66,7 @@ def merge(votes: list[Vote], quorums: Quorums) -> Merged:
     commit = _committed(votes, canonical)
     head = max(*(vote.op for vote in canonical), commit)
     headers: dict[int, PrepareHeader] = {}
-    was_cut = False
+    was_cut = was_dropped = False
     for op in range(max(commit, 1), head + 1):
         header = _canonical_header(canonical, op)
         if header is None and op == commit:
@@ -73,16 +76,21 @@ def merge(votes: list[Vote], quorums: Quorums) -> Merged:
             head = op - 1
             was_cut = True
             break
-        is_served = header is not None and any(_serves(vote, header) for vote in votes)
-        if header is None or (op > commit and not is_served):
+        if header is None:
             return WAIT
+        if op > commit and not any(_serves(vote, header) for vote in votes):
+            if not _is_uncommitted(votes, op, quorums):
+                return WAIT
+            head = op - 1
+            was_dropped = True
+            break
         headers[op] = header
     else:
         if not _ends_here(votes, canonical, head, quorums):
             return WAIT
     if not _is_chain(headers):
         return WAIT
-    return Merged(Decision.MERGED, commit, head, headers, was_cut)
+    return Merged(Decision.MERGED, commit, head, headers, was_cut, was_dropped)
 
 
 def _committed(votes: list[Vote], canonical: list[Vote]) -> int:
@@ -131,6 +139,27 @@ def _nacks(vote: Vote, op: int, header: PrepareHeader | None, canonical: list[Vo
 def _serves(vote: Vote, header: PrepareHeader) -> bool:
     held = vote.headers.get(header.op)
     return held is not None and held.checksum == header.checksum and header.op in vote.present
+
+
+def _is_uncommitted(votes: list[Vote], op: int, quorums: Quorums) -> bool:
+    """Whether all replicas together show that an op without a copy was never committed (FM-6a).
+
+    Had it been committed, a replication quorum would have synced it, and each of these replicas
+    would have lost it since: more disks than a cluster survives, for at least one of a replication
+    quorum is sound. Beyond that promise a group must halt rather than lose (DK13), so the disks are
+    asked too. A lost copy of a suspect voter was synced and counts as acknowledged; one of any
+    other voter is torn above its sync point, and does not.
+
+    With a vote missing this proves nothing: the missing voter may have the sound copy. So a torn
+    copy is no nack: its sync may have returned, unrecorded, and the copy have rotted after.
+    """
+    if len(votes) < quorums.replicas:
+        return False
+    lost = sum(
+        vote.is_suspect and op <= vote.op and op not in vote.present and op not in vote.nacks
+        for vote in votes
+    )
+    return lost < quorums.replication
 
 
 def _ends_here(votes: list[Vote], canonical: list[Vote], head: int, quorums: Quorums) -> bool:

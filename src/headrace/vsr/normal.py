@@ -117,8 +117,8 @@ def _is_new_to_table(state: State, header: RequestHeader, body: Buffer) -> bool:
         state.probes.hit("session.duplicate_replayed")
         state.out.append(SendReply(header.client, reply))
     elif verdict in _STATUSES:
-        if verdict == Verdict.ALREADY_APPLIED:
-            state.probes.hit("session.already_applied")
+        is_applied = verdict == Verdict.ALREADY_APPLIED
+        state.probes.hit("session.already_applied" if is_applied else "session.number_reused")
         answer(state, header, _STATUSES[verdict])
     elif verdict in _EVICTIONS:
         evict(state, header.client, _EVICTIONS[verdict])
@@ -130,7 +130,7 @@ def _propose(state: State, header: RequestHeader, body: Buffer, *, is_own: bool 
 
     If not, the journal is full and a checkpoint will make room: the request waits (O2.6).
     """
-    timestamp = max(state.shared.wall, state.timestamp + 1)
+    timestamp = _next_stamp(state)
     refusal: Code | None = None
     if not state.shared.has_room(len(body)):
         refusal = state.shared.room_code(len(body))
@@ -185,6 +185,16 @@ def _propose(state: State, header: RequestHeader, body: Buffer, *, is_own: bool 
     if was_idle and state.replicas > 1:
         _start_retransmission(state)
     return True
+
+
+def _next_stamp(state: State) -> int:
+    """Give a stamp above every one before it, whatever the clock says (VS-6, CK1).
+
+    The head is asked too: its log may have come from others, by an announcement or a repair.
+    """
+    head = state.log.get(state.log.head)
+    before = 0 if head is None else head.header.timestamp
+    return max(state.shared.wall, state.timestamp + 1, before + 1)
 
 
 def _journal(state: State, entry: Entry) -> None:

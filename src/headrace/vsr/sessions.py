@@ -55,14 +55,9 @@ class ClientTable:
             return Verdict.UNMINTED, b""
         if header.request > client.watermark:
             return Verdict.NEW, b""
-        if (
-            header.request == client.watermark
-            and header.request_checksum
-            and client.watermark_checksum
-            and header.request_checksum != client.watermark_checksum
-        ):
-            return Verdict.REUSED, b""
         reply = client.replies.get(header.request)
+        if header.request_checksum and _is_another(header, client, reply):
+            return Verdict.REUSED, b""
         return (Verdict.ALREADY_APPLIED, b"") if reply is None else (Verdict.REPLAY, reply)
 
     def is_of_another_user(self, client_id: int, user_id: int) -> bool:
@@ -179,3 +174,13 @@ class ClientTable:
                 client.op = max(client.op, reply.op)
             clients[entry.client] = client
         self._clients = clients
+
+
+def _is_another(header: RequestHeader, client: _Client, reply: bytes | None) -> bool:
+    """Whether the number is known to have stood for a request of another content."""
+    checksum = 0
+    if header.request == client.watermark:
+        checksum = client.watermark_checksum
+    elif reply is not None:
+        checksum = REPLY.decode(reply).request_checksum
+    return checksum not in (0, header.request_checksum)

@@ -175,6 +175,8 @@ def _count_vote(state: State, sender: int, header: DoViewChangeHeader, body: byt
         return
     if merged.was_cut:
         state.probes.hit("view_change.merged_by_nacks")
+    if merged.was_dropped:
+        state.probes.hit("view_change.dropped_without_copy")
     _park(state, merged)
 
 
