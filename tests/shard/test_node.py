@@ -2,11 +2,15 @@
 
 import pytest
 
+from headrace.metadata.admission import TopicDefaults
+from headrace.ports.host import StopWanted
 from headrace.wire.batches import decode_batch_header, split_batches
 from headrace.wire.commands import groups, messages, streams, system, tokens, topics, users
 from headrace.wire.errors import RefusedError
+from headrace.wire.evictions import EvictedError
 from headrace.wire.identifiers import Consumer, First, FromOffset, Last, Next, Strategy
 from headrace.wire.numbers import ConsumerKind, UserStatus
+from headrace.wire.replies import read_answer
 from tests.shard.whole import Client, Whole
 
 ME = Consumer(ConsumerKind.CONSUMER, 1)
@@ -180,3 +184,119 @@ def test_a_whole_journal_goes_round() -> None:
         polled = poll(client, FromOffset(seen), 1000)
         assert polled.messages_count > 0
         seen += polled.messages_count
+
+
+def replicated(node: Whole) -> Client:
+    """Give a client of a topic that waits for no sync."""
+    client = node.client()
+    client.ask(streams.CREATE_STREAM, streams.CreateStream("s"))
+    client.ask(topics.CREATE_TOPIC, topics.CreateTopic("s", 1, "t"))
+    return client
+
+
+WEAK = TopicDefaults(
+    durability="replicated",
+    consumer_offset_durability="replicated",
+    durability_minimum="replicated",
+)
+
+
+def test_after_a_power_cut_a_weak_topic_goes_on_above_its_ceiling() -> None:
+    """FM-7, O3.5, PT-11: what was confirmed and lost is never confirmed again."""
+    node = Whole(topic_defaults=WEAK)
+    client = replicated(node)
+    client.send("s", "t", [b"kept"])
+    node.is_syncing = False
+    lost = client.send("s", "t", [b"lost"])
+    assert lost.base_offset == 1
+    node.is_syncing = True
+    for _ in range(2):
+        node.crash(is_power_cut=True)
+        node.tick(200)
+    client = node.client(client=9)
+    again = client.send("s", "t", [b"new"])
+    assert again.base_offset >= 65_536
+    (local,) = node.shard.keeper.locals.values()
+    assert local.machine.lost_ranges[0][0] == 1
+    polled = poll(client, FromOffset(0), 10)
+    assert b"kept" in bytes(polled.batches)
+    assert b"lost" not in bytes(polled.batches)
+
+
+def test_a_weak_topic_loses_nothing_to_a_kill() -> None:
+    node = Whole(topic_defaults=WEAK)
+    client = replicated(node)
+    client.send("s", "t", [b"first"])  # which waits for the ceiling
+    node.is_syncing = False
+    client.send("s", "t", [b"written"])
+    node.is_syncing = True
+    node.crash()
+    client = node.client(client=9)
+    assert b"written" in bytes(poll(client).batches)
+    assert client.send("s", "t", [b"next"]).base_offset == 2
+
+
+def test_a_silent_member_is_evicted_and_its_partitions_are_dealt_anew() -> None:
+    node = Whole(stale_ticks=300)
+    client = with_topic(node, partitions=2)
+    client.ask(groups.CREATE_GROUP, groups.CreateGroup("s", "t", "g"))
+    silent = node.client(client=600)
+    for member in (client, silent):
+        member.ask(groups.JOIN_GROUP, groups.JoinGroup("s", "t", "g"))
+    for _ in range(5):
+        node.tick(100)
+        client.ask(system.PING)
+    sync = groups.SyncGroup("s", "t", "g")
+    assert client.ask(groups.SYNC_GROUP, sync).partitions == (0, 1)
+    with pytest.raises(EvictedError, match="STALE_CLIENT"):
+        read_answer(silent.take())
+
+
+def test_a_request_without_an_answer_is_answered_by_us() -> None:
+    """O4.3: consensus has not answered in time, the outcome is unknown."""
+    node = Whole()
+    client = with_topic(node)
+    node.is_syncing = False
+    client.post(client.send_frame_of("s", "t", [b"waits"]))
+    node.tick(1200)
+    with pytest.raises(RefusedError, match="TRANSIENT_NOT_COMMITTED"):
+        read_answer(client.take())
+
+
+def test_a_full_journal_makes_requests_wait_and_stops_reading() -> None:
+    """O2.6: nothing is refused, and everything that was sent is there in the end."""
+    node = Whole()
+    client = with_topic(node)
+    node.is_syncing = False  # no checkpoint can become durable
+    frames = [client.send_frame_of("s", "t", [bytes(60_000)]) for _ in range(40)]
+    for frame in frames:
+        client.post(frame)
+        node.tick()
+    assert not node.is_reading
+    node.is_syncing = True
+    node.tick(20)
+    answers = node.inbox[client.connection]
+    assert len(answers) == 40
+    while answers:
+        read_answer(answers.pop())
+    assert node.is_reading
+    assert poll(client, Last(), 1).current_offset == 39
+
+
+def test_a_message_that_no_record_holds_is_refused_for_good() -> None:
+    node = Whole()
+    client = with_topic(node)
+    with pytest.raises(RefusedError, match="TOO_BIG"):
+        client.send("s", "t", [bytes(1_500_000)])
+
+
+def test_a_clean_stop_needs_no_repair() -> None:
+    """SH-23, PR11."""
+    node = Whole()
+    client = with_topic(node)
+    client.send("s", "t", [b"kept"])
+    node.step(StopWanted())
+    assert node.shard.is_stopped
+    node.boot_identity += 1  # The machine was switched off and on again.
+    node.start()
+    assert poll(node.client(client=9)).messages_count == 1

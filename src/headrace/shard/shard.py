@@ -106,7 +106,7 @@ class Shard:
         self._checkpoints_done = 0
         self._has_begun = False
         self._is_reading = True
-        self._paused_until = 0
+        self._regulate_at = 0  # until when it stays as it is, if nothing gets better
         self._on_event: dict[type, Callable[[Any], None]] = {
             RequestsArrived: self._on_requests,
             FromStore: self._on_store,
@@ -369,12 +369,15 @@ class Shard:
             or desk.metadata_plane.store.is_crowded
             or shared.tail_bytes > shared.tail_bytes_max * 5 // 4
         )
-        if is_full and self._is_reading and desk.now >= self._paused_until + _PAUSE_TICKS_MAX:
-            self._paused_until = desk.now + _PAUSE_TICKS_MAX
-            self._set_reading(is_reading=False)
-        elif not self._is_reading and (not is_full or desk.now >= self._paused_until):
-            if not is_full:
-                self._paused_until = 0
+        if self._is_reading:
+            if is_full and desk.now >= self._regulate_at:
+                self._regulate_at = desk.now + _PAUSE_TICKS_MAX
+                self._set_reading(is_reading=False)
+        elif not is_full:
+            self._regulate_at = desk.now
+            self._set_reading(is_reading=True)
+        elif desk.now >= self._regulate_at:
+            self._regulate_at = desk.now + _PAUSE_TICKS_MAX
             self._set_reading(is_reading=True)
 
     def _set_reading(self, *, is_reading: bool) -> None:
