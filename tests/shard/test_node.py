@@ -272,7 +272,8 @@ def test_a_full_journal_makes_requests_wait_and_stops_reading() -> None:
     for frame in frames:
         client.post(frame)
         node.tick()
-    assert not node.is_reading
+    was_reading = node.is_reading
+    assert not was_reading
     node.is_syncing = True
     node.tick(20)
     answers = node.inbox[client.connection]
