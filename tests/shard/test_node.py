@@ -6,7 +6,7 @@ from headrace.metadata.admission import TopicDefaults
 from headrace.ports.host import StopWanted
 from headrace.wire.batches import decode_batch_header, split_batches
 from headrace.wire.commands import groups, messages, streams, system, tokens, topics, users
-from headrace.wire.errors import RefusedError
+from headrace.wire.errors import Code, RefusedError
 from headrace.wire.evictions import EvictedError
 from headrace.wire.identifiers import Consumer, First, FromOffset, Last, Next, Strategy
 from headrace.wire.numbers import ConsumerKind, UserStatus
@@ -301,3 +301,32 @@ def test_a_clean_stop_needs_no_repair() -> None:
     node.boot_identity += 1  # The machine was switched off and on again.
     node.start()
     assert poll(node.client(client=9)).messages_count == 1
+
+
+def test_a_poll_of_a_partition_that_goes_is_answered() -> None:
+    node = Whole(tail_bytes_max=1)
+    client = with_topic(node)
+    client.send("s", "t", [b"x" * 2000])
+    node.tick(10)
+    request = messages.PollMessages(
+        consumer=ME,
+        stream="s",
+        topic="t",
+        partition_id=0,
+        strategy=First(),
+        count=1,
+        auto_commit=False,
+    )
+    asked = client.make_frame(messages.POLL_MESSAGES, request)
+    delete = client.make_frame(topics.DELETE_TOPIC, topics.DeleteTopic("s", "t"))
+    client.post(asked, delete)
+    answers = node.inbox[client.connection]
+    assert len(answers) == 2
+    refused = 0
+    for answer in answers:
+        try:
+            read_answer(answer)
+        except RefusedError as error:
+            assert error.code == Code.PARTITION_NOT_FOUND
+            refused += 1
+    assert refused <= 1

@@ -118,6 +118,7 @@ class Keeper:
         self._pieces = _PieceReader(desk, self.shared)
         self._polled: list[tuple[int, int, Polled | RefusedError]] = []
         self._clock_start: tuple[int, int] | None = None
+        self._removed: list[int] = []
         self._fenced: dict[int, None] = {}
         self.findings: list[Finding] = []
 
@@ -239,6 +240,7 @@ class Keeper:
         self._unstored.pop(group, None)
         local.machine.close()
         self._forget(group, local.target.created_revision)
+        self._removed.append(group)
         self._desk.probes.hit("partitions.removed")
 
     def _forget(self, group: int, created_revision: int) -> None:
@@ -336,6 +338,11 @@ class Keeper:
         self._desk.out += machine.take_effects()
         for ticket, result in machine.take_polled():
             self._polled.append((machine.options.namespace, ticket, result))
+
+    def take_removed(self) -> list[int]:
+        """Give the partitions that were removed since the last call."""
+        removed, self._removed = self._removed, []
+        return removed
 
     def take_polled(self) -> list[tuple[int, int, Polled | RefusedError]]:
         """Give the polls that were read: partition, ticket, and what came of it."""

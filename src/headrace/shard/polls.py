@@ -167,6 +167,8 @@ class Polls:
 
     def after_turn(self) -> None:
         """Answer what was read, and the polls that waited for an offset to be stored."""
+        for group in self._keeper.take_removed():
+            self._forget_partition(group)
         for group, ticket, result in self._keeper.take_polled():
             local = self._keeper.locals.get(group)
             if local is not None:
@@ -220,9 +222,14 @@ class Polls:
             if not polls:
                 del self._parked[key]
 
-    def forget_partition(self, group: int) -> None:
-        """Refuse the polls of a partition that is gone."""
-        for ticket in [each for each, poll in self._reading.items() if poll.key.group == group]:
-            poll = self._reading.pop(ticket)
-            code = Code.PARTITION_NOT_FOUND
-            self._desk.answers.refuse(poll.connection, poll.header, code)
+    def _forget_partition(self, group: int) -> None:
+        """Refuse the polls of a partition that is gone, or is another one now."""
+        gone = [poll for poll in self._reading.values() if poll.key.group == group]
+        self._reading = {
+            ticket: poll for ticket, poll in self._reading.items() if poll.key.group != group
+        }
+        for key in [key for key in self._commits if key.group == group]:
+            del self._commits[key]
+            gone += self._parked.pop(key, ())
+        for poll in gone:
+            self._desk.answers.refuse(poll.connection, poll.header, Code.PARTITION_NOT_FOUND)
