@@ -161,6 +161,7 @@ class Whole:
         self.now = 0
         self.closed: list[tuple[int, str]] = []
         self.is_reading = True
+        self.is_reading_segments = True  # whether the folder of segments does anything
         self.is_syncing = True  # whether syncs come back by themselves
         self._connection = 0
         self.start()
@@ -218,7 +219,7 @@ class Whole:
             events += [answer for effect in effects for answer in self._carry_out(effect)]
             effects = []
             if not events:
-                while self.segments.waiting and not events:
+                while self.segments.waiting and not events and self.is_reading_segments:
                     events += self.segments.step()
             if not events and self.is_syncing:
                 synced = [(each, disk.sync()) for each, disk in enumerate(self.disks)]
