@@ -31,12 +31,14 @@ check: $(READY)  ## format, lint, types, contracts, fast tests: about a minute
 # The last lines list what was skipped, with the reason.
 test: check  ## everything; what .ci/run calls
 	$(BIN)/python -m tools.simulate --seeds 500 --tree --jobs 2
+	$(BIN)/python -m tools.simulate_node --seeds 100 --tree --jobs 2
 	$(BIN)/python -m pytest -q -n 2 -rs -m slow
 
-bench: $(READY)  ## kernel, core and journal, each beside its own baseline
+bench: $(READY)  ## kernel, core, journal and node, each beside its own baseline
 	$(BIN)/python bench/kernel.py
 	$(BIN)/python bench/core.py
 	$(BIN)/python bench/journal.py
+	$(BIN)/python -m bench.node
 
 # make sim SEED=7 looks at one seed, make sim SEEDS=500 searches.
 SEEDS ?= 100
@@ -49,6 +51,11 @@ endif
 
 sim-night: $(READY)  ## the simulator for a night: 10,000 seeds
 	$(BIN)/python -m tools.simulate --seeds 10000 --tree --jobs 2
+	$(BIN)/python -m tools.simulate_node --seeds 3000 --tree --jobs 2
+
+.PHONY: night
+night: $(READY)  ## the crash lanes for a night: 1,000 kills, 200 power cuts, every step, 2,400 damages
+	$(BIN)/python -m tools.night all
 
 vectors: $(READY)  ## record the released SDK's bytes anew into tests/vectors
 	$(BIN)/python -m tools.record_vectors
