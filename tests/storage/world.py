@@ -224,7 +224,8 @@ def taken_up(group: Group, got: RecoveredGroup) -> Group:
     other.state = got.state
     for entry in got.entries:
         header, _ = other.ops[entry.header.op]
-        other.ops[entry.header.op] = (header, entry.body)
+        body = None if entry.body is None else bytes(entry.body)
+        other.ops[entry.header.op] = (header, body)
     return other
 
 

@@ -1,4 +1,4 @@
-"""What the core is told of the machine it runs on, and what it asks for beside files and sockets."""
+"""What the core is told of its machine, and what it asks for beside files and sockets."""
 
 from typing import TypeAlias
 

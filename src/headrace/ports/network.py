@@ -88,12 +88,7 @@ class Ticked(msgspec.Struct, frozen=True):
 
 
 NetworkEffect: TypeAlias = (
-    SendFrame
-    | SendReply
-    | SendToConnection
-    | ConnectionTrusted
-    | CloseConnection
-    | ReadConnections
+    SendFrame | SendReply | SendToConnection | ConnectionTrusted | CloseConnection | ReadConnections
 )
 NetworkEvent: TypeAlias = (
     FramesArrived | ConnectionOpened | ConnectionClosed | RequestsArrived | Ticked
