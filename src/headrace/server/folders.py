@@ -59,11 +59,15 @@ class StrangeFolderError(Exception):
 def hold_folder(folder: Path) -> Iterator[None]:
     """Make a folder if it is not there, and have it alone.
 
+    A folder of somebody else is not touched at all.
+
     Raises:
+        StrangeFolderError: It holds files, and none of them is a node's.
         FolderLockedError: Another process has it.
         OSError: It cannot be made or opened.
     """
     folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+    is_new(folder)
     fd = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
     try:
         try:

@@ -1,0 +1,107 @@
+"""The data folder: who may have it, and what is never touched."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from headrace.server.folders import (
+    FolderLockedError,
+    FolderRefusedError,
+    StrangeFolderError,
+    check_layout,
+    format_folder,
+    hold_folder,
+    is_new,
+    open_one,
+    store_folders,
+)
+from headrace.storage.config import StoreConfig
+
+
+def configs(**changes: int) -> tuple[StoreConfig, StoreConfig]:
+    def make(journal: int) -> StoreConfig:
+        fields = {
+            "cluster": 1,
+            "replica": 0,
+            "replica_count": 1,
+            "journal_bytes_max": 1 << 20,
+            "journal_files": 4,
+            "record_bytes_max": 1 << 18,
+            "boot_identity": 1,
+            "journal": journal,
+        }
+        return StoreConfig(**(fields | changes))
+
+    return make(0), make(1)
+
+
+def test_a_folder_of_somebody_else_is_not_touched(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    (tmp_path / "letters.txt").write_text("mine")
+    with pytest.raises(StrangeFolderError), hold_folder(tmp_path):
+        pytest.fail("held")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["letters.txt"]
+    assert tmp_path.stat().st_mode & 0o777 == 0o755
+
+
+def test_one_holder_at_a_time(tmp_path: Path) -> None:
+    """DK19."""
+    folder = tmp_path / "data"
+    with hold_folder(folder):
+        assert folder.stat().st_mode & 0o777 == 0o700
+        with pytest.raises(FolderLockedError, match=str(os.getpid())), hold_folder(folder):
+            pytest.fail("held twice")
+    with hold_folder(folder):
+        pass
+
+
+def test_a_format_that_was_broken_off_is_made_again(tmp_path: Path) -> None:
+    with hold_folder(tmp_path):
+        format_folder(tmp_path, configs())
+        assert not is_new(tmp_path)
+        (tmp_path / "layout").unlink()
+        assert is_new(tmp_path)
+        format_folder(tmp_path, configs())
+        check_layout(tmp_path, configs()[0])
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [({"cluster": 2}, "another cluster"), ({"replica_count": 3}, "replica 0 of 1, not 0 of 3")],
+)
+def test_a_folder_of_another_node_is_refused(
+    tmp_path: Path, changes: dict[str, int], told: str
+) -> None:
+    """DK17."""
+    format_folder(tmp_path, configs())
+    with pytest.raises(FolderRefusedError, match=told):
+        check_layout(tmp_path, configs(**changes)[0])
+
+
+def test_a_damaged_layout_record_is_refused_and_one_damaged_copy_is_not(tmp_path: Path) -> None:
+    """O2.5, DK10."""
+    format_folder(tmp_path, configs())
+    path = tmp_path / "layout"
+    good = path.read_bytes()
+    size = len(good) // 4
+    path.write_bytes(bytes(size) + good[size:])
+    check_layout(tmp_path, configs()[0])
+    path.write_bytes(bytes(3 * size) + good[3 * size :])
+    with pytest.raises(FolderRefusedError, match="fewer than two of the four copies"):
+        check_layout(tmp_path, configs()[0])
+
+
+def test_a_store_that_is_gone_is_refused(tmp_path: Path) -> None:
+    """DK14: a single node has no peer to restore it from."""
+    format_folder(tmp_path, configs())
+    metadata, data = store_folders(tmp_path)
+    open_one(metadata, configs()[0], lambda: None).disk.close()
+    (data / "superblock").unlink()
+    with pytest.raises(FolderRefusedError, match="restore the folder from a backup"):
+        open_one(data, configs()[1], lambda: None)
+    for entry in data.iterdir():
+        entry.unlink()
+    data.rmdir()
+    with pytest.raises(FolderRefusedError, match="is missing"):
+        open_one(data, configs()[1], lambda: None)
