@@ -54,8 +54,9 @@ sim-night: $(READY)  ## the simulator for a night: 10,000 seeds
 	$(BIN)/python -m tools.simulate_node --seeds 3000 --tree --jobs 2
 
 .PHONY: night
-night: $(READY)  ## the crash lanes for a night: 1,000 kills, 200 power cuts, every step, 2,400 damages
+night: $(READY)  ## crash lanes and bad input for a night: 1,000 kills, 200 cuts, a million frames
 	$(BIN)/python -m tools.night all
+	FUZZ_FRAMES=1000000 $(BIN)/python -m pytest -q tests/e2e/test_fuzz.py
 
 vectors: $(READY)  ## record the released SDK's bytes anew into tests/vectors
 	$(BIN)/python -m tools.record_vectors

@@ -74,10 +74,12 @@ class RequestsArrived(msgspec.Struct, frozen=True):
     """Whole frames of clients, of all connections that were readable in this turn.
 
     Each is the connection and the frame as it came, of a size within the limits and otherwise
-    unchecked; the buffer now belongs to the core, which stamps batches in place.
+    unchecked; the buffer now belongs to the core, which stamps batches in place. `wall` is the wall
+    clock in microseconds, so that a message is not stamped before it was sent; 0 if it did not move.
     """
 
     frames: tuple[tuple[int, Buffer], ...]
+    wall: int = 0
 
 
 class Ticked(msgspec.Struct, frozen=True):

@@ -253,7 +253,7 @@ class Pump:
                 events += world.take_events()
         if self._frames:
             frames, self._frames = self._frames, []
-            events.append(RequestsArrived(tuple(frames)))
+            events.append(RequestsArrived(tuple(frames), _wall()))
         if self._late:
             events += self._late
             self._late = []

@@ -13,6 +13,7 @@ from headrace.shard.connections import Connections
 from headrace.shard.plane import Plane
 from headrace.shard.settings import ShardSettings
 from headrace.vsr.sessions import ClientTable
+from headrace.vsr.state import Status
 from headrace.wire.commands.system import ClusterMetadata
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class Desk:
         self.metadata = MetadataMachine()
         self.sessions = ClientTable()
         self.metadata_replica: Replica  # set when the group is added
+        self.boot_head = 0  # the end of the metadata log as the disk had it
         self.probes = Probes()
         self.out: list[ShardEffect] = []
         self.connections = Connections()
@@ -69,6 +71,16 @@ class Desk:
     def is_serving(self) -> bool:
         """Whether metadata is current here: somebody else may have decided more (O6.2)."""
         return self.metadata_plane.has_begun and self.metadata_replica.is_serving
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether all that this node ever applied of the metadata is applied again (RC-16).
+
+        Until then a partition that it has seen deleted may seem to exist.
+        """
+        replica = self.metadata_replica
+        applied_min = min(self.boot_head, replica.op)  # What was not committed may be gone.
+        return replica.status == Status.NORMAL and replica.commit_min >= applied_min
 
     def next_token(self) -> int:
         """Give a number for something that will be answered later."""

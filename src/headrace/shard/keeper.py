@@ -140,6 +140,11 @@ class Keeper:
             local.machine.is_open or local.fence is not None for local in self.locals.values()
         )
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether a segment lacks space, or is fenced: no checkpoint ends before that does."""
+        return bool(self.shared.without_space or self._fenced)
+
     def next_offset(self, group: int) -> int:
         """Give the next offset that a partition gives out."""
         return self.locals[group].machine.prepared_offset
@@ -157,6 +162,8 @@ class Keeper:
         self._revision = target.revision
         partitions = [self._bounded(each) for each in target.partitions]
         wanted = {each.group: each for each in partitions}
+        is_behind = not desk.is_caught_up
+        dormant = dict(desk.data_plane.dormant_groups()) if is_behind else {}
         for group in [group for group in self.locals if group not in wanted]:
             self._remove(group)
         for each in partitions:
@@ -165,6 +172,10 @@ class Keeper:
                 self._remove(each.group)
                 local = None
             if local is None:
+                if is_behind and dormant.get(each.group) != each.created_revision:
+                    self._revision = -1  # It may have been deleted, and another have its name.
+                    desk.probes.hit("partitions.doubted")
+                    continue
                 local = self._add(each)
             local.target = each
             self._propose_missing(local)

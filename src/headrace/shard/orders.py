@@ -279,6 +279,11 @@ class Orders:
             number, header, _ = waiting
             self._desk.answers.refuse(number, header, Code.TRANSIENT_NOT_ACCEPTED)
 
+    def forget(self, client: int) -> None:
+        """Forget the secrets that nobody will be told: their connection is gone."""
+        for key in [key for key in self._secrets if key[0] == client]:
+            del self._secrets[key]
+
     def token_reply(self, header: RequestHeader, body: bytes) -> bytes:
         """Give what the maker of a token is told: the secret, once.
 

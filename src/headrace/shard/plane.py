@@ -269,6 +269,10 @@ class Plane:
         self.take(event)
         return self.close_turn()
 
+    def set_wall(self, wall: int) -> None:
+        """Tell the time, for stamps; timers count ticks."""
+        self._shared.wall = wall
+
     @property
     def has_work(self) -> bool:
         """Whether something was put that a turn must still take."""

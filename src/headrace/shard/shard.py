@@ -95,6 +95,7 @@ class Shard:
         watched = watch(None, desk.metadata)
         metadata_plane.add_group(GroupConfig(METADATA_GROUP), watched, desk.sessions)
         desk.metadata_replica = metadata_plane.groups[METADATA_GROUP]
+        desk.boot_head = desk.metadata_replica.op
         self.keeper = Keeper(desk)
         self._logins = Logins(desk)
         self._polls = Polls(desk, self.keeper)
@@ -266,6 +267,10 @@ class Shard:
     # Events.
 
     def _on_requests(self, event: RequestsArrived) -> None:
+        if event.wall:
+            self._desk.wall = event.wall
+            for plane in self._planes:
+                plane.set_wall(event.wall)
         get = self._desk.connections.get
         route = self._router.route
         for number, frame in event.frames:
@@ -304,6 +309,7 @@ class Shard:
         if connection is None:
             return
         desk.answers.forget(event.connection)
+        self._orders.forget(connection.client)
         if connection.is_bound and desk.connections.of_client(connection.client) is None:
             self._logins.lose(connection.client)
 
@@ -360,13 +366,15 @@ class Shard:
     def _regulate(self) -> None:
         """Stop reading requests while a journal or the memory is nearly full (O2.6, O3.3).
 
-        Not for ever: if nothing gets better, requests are read and told so.
+        Not for ever: if nothing gets better, requests are read and told so. And not where a
+        checkpoint waits for somebody to make space: polls are served then (DK4).
         """
         desk = self._desk
         shared = self.keeper.shared
-        is_full = (
-            desk.data_plane.store.is_crowded
-            or desk.metadata_plane.store.is_crowded
+        stores = [plane.store for plane in self._planes]
+        is_stuck = self.keeper.is_stuck or any(store.is_without_space for store in stores)
+        is_full = not is_stuck and (
+            any(store.is_crowded for store in stores)
             or shared.tail_bytes > shared.tail_bytes_max * 5 // 4
         )
         if self._is_reading:
