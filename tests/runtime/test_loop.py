@@ -57,7 +57,11 @@ class Script:
         return self.answer(event)
 
     def without_time(self) -> list[object]:
-        return [event for event in self.events if type(event) is not Ticked]
+        return [
+            RequestsArrived(event.frames) if isinstance(event, RequestsArrived) else event
+            for event in self.events
+            if type(event) is not Ticked
+        ]
 
 
 class Disk:
