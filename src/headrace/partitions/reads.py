@@ -392,9 +392,9 @@ class Reads:
         """Have a poll wait for an answer.
 
         Raises:
-            RefusedError: The files are not open yet.
+            RefusedError: The files are not open yet, or a state that came is not in them yet.
         """
-        if not self._writer.is_open:
+        if not self._writer.is_readable:
             raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED, what="segments are being opened")
         token = self._writer.new_token()
         self._waiting[token] = poll
@@ -449,6 +449,8 @@ class Reads:
             result = self._advance(poll)
         except DamageError as damage:
             self._end(poll, damage)
+        except RefusedError as refusal:
+            self._finish(poll, refusal)
         else:
             if result is not None:
                 self._finish(poll, result)

@@ -69,6 +69,7 @@ class SegmentWriter:
         self._probes = probes
         self.effects: list[SegmentEffect] = []
         self.fence: str | None = None
+        self._is_lacking = False  # fenced, and something is in the journal alone
         self.is_open = False
         self.waiting_bytes = 0
         self._waiting: deque[_Write] = deque()
@@ -76,6 +77,7 @@ class SegmentWriter:
         self._round_tokens: dict[int, None] = {}  # those not answered yet
         self._is_round_short = False
         self._sequence = 0  # of the last write that was put
+        self._fetched = 0  # of the last one that no memory holds: it came with a state
         self._written = 0  # everything up to this sequence is in its file
         self._wanted = 0  # everything up to this sequence is to be handed over without more ado
         self._dirty: dict[SegmentFile, None] = {}  # written since a sync was asked for
@@ -84,6 +86,7 @@ class SegmentWriter:
         self._unindexed: deque[tuple[int, Segment]] = deque()
         self._dropped: dict[SegmentFile, None] = {}  # until their files may go
         self._dropped_count_captured = 0
+        self._captured = 0  # the last write that a checkpoint on its way depends on
 
     def emit(self, effect: SegmentEffect) -> None:
         """Have an effect carried out after those before it."""
@@ -117,6 +120,12 @@ class SegmentWriter:
         self.is_open = True
         self._advance()
 
+    @property
+    def is_readable(self) -> bool:
+        """Whether a read that follows now finds in the files all that memory does not hold."""
+        is_handed_over = not self._waiting or self._waiting[0].sequence > self._fetched
+        return self.is_open and is_handed_over
+
     # Writing.
 
     def put(
@@ -129,10 +138,13 @@ class SegmentWriter:
     ) -> None:
         """Take bytes for a place in a file; the file's header comes with its first batch."""
         if self.fence is not None:
+            self._is_lacking = True
             return  # They stay in the journal; here they would only fill the memory.
         if position == SEGMENT_HEADER_BYTES:
             self._put(segment, 0, header_block(segment.file), None, segment.base_offset)
         self._put(segment, position, data, tail, end_offset)
+        if tail is None:
+            self._fetched = self._sequence
 
     def _put(
         self,
@@ -241,8 +253,11 @@ class SegmentWriter:
     def flush(self) -> int | None:
         """Make durable all that was put so far; return the token to ask `is_flushed` with.
 
-        Nothing is returned when everything is durable already.
+        Nothing is returned when everything is durable already; files that were damaged after that
+        hold up nobody else.
         """
+        if self.fence is not None and not self._is_lacking:
+            return None
         if self._flushes:
             token, target = next(reversed(self._flushes.items()))
             if target == self._sequence:
@@ -286,6 +301,7 @@ class SegmentWriter:
     def _fail(self, sentence: str) -> None:
         if self.fence is None:
             self.fence = sentence
+        self._is_lacking |= bool(self._round or self._waiting or self._dirty or self._flushes)
         self._release([*self._round, *self._waiting])
         self._waiting.clear()
         self._round = []
@@ -299,21 +315,30 @@ class SegmentWriter:
         for segment in segments:
             assert segment.is_dropped
             self._dropped[segment.file] = None
-            self._dirty.pop(segment.file, None)
+            if not self._captured:
+                self._dirty.pop(segment.file, None)
             self._shared.indexes.forget(segment)
         kept = [write for write in self._waiting if self._is_wanted(write)]
         self._waiting = deque(kept)
         self.waiting_bytes = sum(len(write.data) for write in kept)
 
     def _is_wanted(self, write: _Write) -> bool:
+        """Whether a write must still happen: a checkpoint on its way may name a dropped file."""
+        if write.sequence <= self._captured:
+            return True
         return not write.segment.is_dropped and write.segment.file not in self._dropped
 
     def capture(self) -> None:
-        """Note that a checkpoint is taken now: it does not name what was dropped before."""
+        """Note that a checkpoint is taken now: it does not name what was dropped before.
+
+        What it names must be written and synced, even if it is dropped before that is done.
+        """
         self._dropped_count_captured = len(self._dropped)
+        self._captured = self._sequence
 
     def on_checkpointed(self) -> None:
         """Remove the files that the checkpoint taken last, now durable, does not name."""
+        self._captured = 0
         gone = tuple(self._dropped)[: self._dropped_count_captured]
         if gone and self.is_open and self.fence is None:
             self._dropped = {file: None for file in self._dropped if file not in gone}

@@ -142,8 +142,11 @@ class Keeper:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether a segment lacks space, or is fenced: no checkpoint ends before that does."""
-        return bool(self.shared.without_space or self._fenced)
+        """Whether a checkpoint waits for a segment that lacks space, or that is fenced."""
+        if self.shared.without_space:
+            return True
+        waited_for = self._flushes.values() if self._fenced else ()
+        return any(local.fence is not None for local, _ in waited_for)
 
     def next_offset(self, group: int) -> int:
         """Give the next offset that a partition gives out."""
@@ -376,7 +379,7 @@ class Keeper:
     def _note_fences(self) -> None:
         """Tell of partitions that serve nothing any more (P7).
 
-        A fenced partition holds checkpoints up, for what its segments lack is in the journal alone:
+        One whose segments lack something holds checkpoints up, for that is in the journal alone:
         the others go on until the journal is full, and a restart writes the segments again.
         """
         for group, local in self.locals.items():

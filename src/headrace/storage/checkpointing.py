@@ -79,6 +79,11 @@ class Checkpointer:
         """Whether a checkpoint is on its way."""
         return self._current is not None
 
+    @property
+    def is_without_space(self) -> bool:
+        """Whether a checkpoint waits for space to be written."""
+        return self._current is not None and self._current.retry_at > 0
+
     def wants(self) -> bool:
         """Whether the journal is three quarters full, or refused an op, or is damaged."""
         if self._current is not None:

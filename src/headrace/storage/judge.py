@@ -50,11 +50,20 @@ class Hole(msgspec.Struct, frozen=True):
     position: int
 
 
+class Shortened(msgspec.Struct, frozen=True):
+    """A file that was allocated and is shorter now: synced records may be gone with its end."""
+
+    file: str
+    length: int
+    length_wanted: int
+
+
 class Verdict(msgspec.Struct, kw_only=True):
     """What the journal holds and where it goes on: at `position` of the last file in use."""
 
     records: list[GoodRecord]
     holes: list[Hole]
+    shortened: list[Shortened]
     cuts: list[Cut]
     findings: list[Finding]
     synced: int
@@ -121,6 +130,7 @@ class Judge:
         return Verdict(
             records=records,
             holes=holes,
+            shortened=self._shortened(heads, ordinal),
             cuts=cuts,
             findings=self._findings,
             synced=self._synced,
@@ -136,6 +146,33 @@ class Judge:
 
     def _data(self, ordinal: int) -> bytes:
         return self._files.get(journal_name(ordinal % self._files_count), b"")
+
+    def _shortened(self, heads: list[Head], ordinal: int) -> list[Shortened]:
+        """Give the files of the row, and the one that comes next, that have lost their end.
+
+        No record says how far the newest file was synced once its end is gone. Behind the next file
+        nothing can lie while that one is empty.
+        """
+        first = self._superblock.tail_ordinal
+        found = []
+        for each in range(first, min(ordinal + 2, first + self._files_count)):
+            length = len(self._data(each))
+            if length < self._file_bytes and self._was_allocated(heads, each):
+                name = journal_name(each % self._files_count)
+                found.append(Shortened(name, length, self._file_bytes))
+        return found
+
+    def _was_allocated(self, heads: list[Head], ordinal: int) -> bool:
+        """Whether a file had its length once: it was written, or one that is made later is there.
+
+        Files are made one after another, each durable before the next.
+        """
+        if ordinal >= self._files_count:
+            return True  # An earlier lap has been through it.
+        later = range(ordinal + 1, self._files_count)
+        return any(head.file == ordinal for head in heads) or any(
+            len(self._data(each)) >= self._file_bytes for each in later
+        )
 
     def _is_short(self, ordinal: int) -> bool:
         """Whether a file that was allocated is not as long as it was."""

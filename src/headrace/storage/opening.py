@@ -98,7 +98,7 @@ class Opener:
         verdict = judge.judge(scan.heads)
         self._report(verdict)
         suspect_at = superblock.suspect_at
-        if not self._is_alone and (verdict.is_torn or verdict.is_rotten):
+        if not self._is_alone and (verdict.is_torn or verdict.is_rotten or verdict.shortened):
             suspect_at = verdict.last + 1
         is_power_loss = (
             not superblock.is_clean and superblock.boot_identity != self._config.boot_identity
@@ -210,6 +210,12 @@ class Opener:
             if self._is_alone:
                 self._refuse(text, hole.file, hole.position, _REMEDY_DAMAGE)
             self._find("rot", hole.file, hole.position, text)
+
+        for short in verdict.shortened if not verdict.holes else ():
+            text = f"the file has {short.length} bytes and had {short.length_wanted}"
+            if self._is_alone:
+                self._refuse(text, short.file, short.length, _REMEDY_DAMAGE)
+            self._find("rot", short.file, short.length, text)
 
     def _find(self, kind: str, file: str, position: int, text: str) -> None:
         self.findings.append(Finding(kind, file, position, text))

@@ -270,6 +270,11 @@ class Store:
         return self._checkpointer.is_running
 
     @property
+    def is_without_space(self) -> bool:
+        """Whether the disk has no space for a checkpoint, which is tried again each second."""
+        return self._checkpointer.is_without_space
+
+    @property
     def is_crowded(self) -> bool:
         """Whether little of the journal is left for new ops."""
         ring = self._journal.ring

@@ -1,9 +1,8 @@
 """What clients of a simulated cluster do: one request each, and which answers it may get."""
 
 import struct
-from collections.abc import Callable
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -29,6 +28,9 @@ from headrace.wire.identifiers import (
 )
 from headrace.wire.numbers import ConsumerKind, UserStatus
 from headrace.wire.options import make_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 STREAM = "s"
 CONSUMERS_MAX = 3
@@ -103,6 +105,7 @@ class Board:
         self.options = options
         self.topics: dict[str, int] = {}  # partitions
         self.has_stream = False
+        self.groups: dict[str, None] = {}  # topics that have a consumer group
         self.ends: dict[str, int] = {}  # by name of the partition: an offset that was seen
         self.wall = 0
 
@@ -137,12 +140,10 @@ class Actions:
         self._churns: tuple[Callable[[str], Action], ...] = (
             self._delete_topic,
             self._purge_topic,
+            self._purge_topic,
             self._delete_segments,
             self._delete_segments,
-            self._create_group,
             self._delete_group,
-            self._join,
-            self._join,
             self._leave,
             self._add_partitions,
             self._create_user,
@@ -162,6 +163,8 @@ class Actions:
         if missing and (len(missing) == options.topics or prng.chance(1, 4)):
             return self._create_topic(missing[0])
         topic = prng.choice(list(board.topics))
+        if topic not in board.groups and prng.chance(1, 16):
+            return self._create_group(topic)
         draw = prng.below(100)
         if draw < options.churn:
             return prng.choice(self._churns)(topic)
@@ -295,7 +298,9 @@ class Actions:
     def _consume(self, topic: str) -> Action:
         prng = self._prng
         partition = self._partition(topic)
-        is_group = prng.chance(1, 4)
+        is_group = topic in self._board.groups and prng.chance(1, 3)
+        if is_group and prng.chance(1, 4):
+            return self._join(topic)
         consumer = (
             Consumer(ConsumerKind.GROUP, "g")
             if is_group
@@ -386,5 +391,10 @@ def _u64(value: int) -> Field:
     return make_field(value, FieldKind.UINT64)
 
 
-def _act(kind: str, command: Command[Any, Any], request: object, **facts: Any) -> Action:
+def _act(
+    kind: str,
+    command: Command[Any, Any],
+    request: object,
+    **facts: Any,  # noqa: ANN401  # the other fields of an action
+) -> Action:
     return Action(kind=kind, command=command, body=command.encode_request(request), **facts)

@@ -113,17 +113,18 @@ def why_not_stored(core: Sequence[Host], checkers: Checkers) -> str:
 
 
 def reading(core: Sequence[Host], checkers: Checkers) -> list[tuple[Action, int]]:
-    """Give the polls by which a client reads every segment at every node."""
+    """Give the polls by which a client reads every segment at every node, but rotten ones."""
     script = []
     for key in core[0].replicas():
         if key == METADATA:
             continue
         history = checkers.histories[key]
-        script += [(action, host.index) for host in core for action in _polls(history)]
+        for host in core:
+            script += [(action, host.index) for action in _polls(history, host)]
     return script
 
 
-def _polls(history: History) -> list[Action]:
+def _polls(history: History, host: Host) -> list[Action]:
     assert history.model is not None
     topic, partition = history.name.split("/")
     return [
@@ -140,5 +141,6 @@ def _polls(history: History) -> list[Action]:
             codes=(),
             audited=(history.key, segment.base_offset, segment.end_offset - 1),
         )
-        for segment in history.model.segments
+        for segment, file in zip(history.model.segments, history.model.files(), strict=True)
+        if file not in host.folder.rotten
     ]

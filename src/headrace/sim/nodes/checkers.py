@@ -12,8 +12,7 @@ H6  acknowledged before sent means a lower offset
 
 from bisect import bisect_right
 
-from headrace.base.checksum import xxh3_64
-from headrace.base.ids import METADATA_GROUP, GroupId, pack_namespace
+from headrace.base.ids import METADATA_GROUP, pack_namespace
 from headrace.base.ids import Namespace as Ids
 from headrace.metadata.target import PartitionTarget
 from headrace.partitions.machine import PartitionMachine
@@ -57,6 +56,8 @@ class Checkers:
         key = Incarnation(target.group, target.created_revision)
         history = self.histories.get(key)
         if history is None:
+            if any(each.name == name for each in self.histories.values()):
+                self.count("log.topic_made_again")
             self.histories[key] = History(key, target, name)
         elif history.name != name:
             raise SimViolationError("R2", why="one incarnation, two names", key=key, name=name)
@@ -76,7 +77,7 @@ class Checkers:
             violation.facts["node"] = node
             raise
         if is_first:
-            self.count(f"op.{Operation(header.operation).name.lower()}")
+            self._count_op(history, header)
         if is_first and machine is not None:
             assert history.model is not None
             wanted, found = facts_wanted(history.model), facts_of(machine)
@@ -91,6 +92,18 @@ class Checkers:
                     found=found,
                     wanted=wanted,
                 )
+
+    def _count_op(self, history: History, header: PrepareHeader) -> None:
+        """Count what an op was, and what it led to."""
+        self.count(f"op.{Operation(header.operation).name.lower()}")
+        model = history.model
+        if model is None:
+            return
+        if header.operation == Operation.SEND_MESSAGES and model.segments[-1].is_sealed:
+            self.count("log.segment_sealed")
+        if model.first_offset > history.first_offset and model.epoch == history.epoch:
+            self.count("log.segments_dropped")
+        history.first_offset, history.epoch = model.first_offset, model.epoch
 
     def _check_asked(self, key: Incarnation, header: PrepareHeader, body: bytes) -> None:
         asked = self._asked.get((header.client, header.request))
@@ -224,13 +237,3 @@ class Checkers:
     def count(self, event: str) -> None:
         """Count something that happened."""
         self.events[event] = self.events.get(event, 0) + 1
-
-
-def table_hash(table: bytes) -> int:
-    """Give what stands for a request table."""
-    return xxh3_64(table)
-
-
-def group_id(number: int) -> GroupId:
-    """Give a group's id its type."""
-    return GroupId(number)

@@ -311,7 +311,7 @@ class Client:
             self._count(f"client.refused_{int(code)}")
             self._retry_soon()
         elif is_login:
-            raise SimViolationError("R6", why="login refused", code=code, node=node)
+            raise SimViolationError("R6", why="login refused", status=code, node=node)
         elif code in asked.action.codes or self._is_lawful(node, asked, code):
             self._count(f"client.told_{int(code)}")
             self._note_refusal(asked.action, code)
@@ -339,6 +339,11 @@ class Client:
         board = self._joined.board
         if code in (Code.TOPIC_NAME_NOT_FOUND, Code.TOPIC_ID_NOT_FOUND):
             board.topics.pop(action.topic, None)
+            board.groups.pop(action.topic, None)
+        elif code == Code.CONSUMER_GROUP_NAME_ALREADY_EXISTS:
+            board.groups[action.topic] = None
+        elif code in (Code.CONSUMER_GROUP_ID_NOT_FOUND, Code.CONSUMER_GROUP_NAME_NOT_FOUND):
+            board.groups.pop(action.topic, None)
         elif code == Code.STREAM_NAME_ALREADY_EXISTS:
             board.has_stream = True
         elif code == Code.TOPIC_NAME_ALREADY_EXISTS:
@@ -393,10 +398,17 @@ class Client:
                 board.topics[action.topic] = action.count
             case "delete_topic":
                 board.topics.pop(action.topic, None)
+                board.groups.pop(action.topic, None)
+            case "create_group":
+                board.groups[action.topic] = None
+            case "delete_group":
+                board.groups.pop(action.topic, None)
             case "add_partitions":
                 board.topics[action.topic] = board.topics.get(action.topic, 0) + 1
             case "drop_partitions":
                 board.topics[action.topic] = max(1, board.topics.get(action.topic, 2) - 1)
+            case _:
+                pass  # It changes nothing that others must know of.
 
     def _end(self, asked: Asked) -> None:
         assert self.outstanding is asked

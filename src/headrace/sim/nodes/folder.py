@@ -11,6 +11,7 @@ Invariants: bytes that were written before are never overwritten with others, an
 
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -84,6 +85,7 @@ class Folder:
         self.events: dict[str, int] = {}
         self.is_full = False
         self.rotten: dict[SegmentFile, None] = {}
+        self.is_damaged = False  # whether anything has rotted since it was emptied
         self._prng = prng
         self._agenda = agenda
         self._answer = answer
@@ -116,7 +118,7 @@ class Folder:
             if len(self._orders) == 1:
                 self._plan_order()
 
-    def _after(self, mean: int, call: Callable[[tuple[int, object]], None], what: object) -> None:
+    def _after(self, mean: int, call: Callable[[Any], None], what: object) -> None:
         delay = 1 + exponential(self._prng.u64(), mean)
         self._agenda.after(delay, call, (self._life, what))
 
@@ -339,6 +341,7 @@ class Folder:
         self._life += 1
         self._reset()
         self._files, self._indexes, self._unlinked, self.rotten = {}, {}, {}, {}
+        self.is_damaged = False
 
     # Damage
 
@@ -364,6 +367,7 @@ class Folder:
         for image in (file.durable, file.cached):
             image[position : position + len(changed)] = changed
         self.rotten[name] = None
+        self.is_damaged = True
         self._count("folder.rotten")
         return True
 

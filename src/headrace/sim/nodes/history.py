@@ -92,6 +92,7 @@ class History:
             target.is_persisted and target.is_offset_persisted
         )
         self.is_shortened = False
+        self.first_offset = self.epoch = 0  # as last counted
 
     def add(self, applied: Applied) -> bool:
         """Take an op as a node applied it; return whether it is the first to do so."""

@@ -1,5 +1,10 @@
 """One simulated node: its disks and its folder, its shard while it runs, and what waits for it."""
 
+from typing import TYPE_CHECKING
+
+from headrace.base.checksum import xxh3_64
+from headrace.base.ids import GroupId, unpack_namespace
+from headrace.metadata.target import PartitionTarget
 from headrace.ports.network import (
     ConnectionClosed,
     ConnectionOpened,
@@ -7,13 +12,15 @@ from headrace.ports.network import (
     RequestsArrived,
 )
 from headrace.shard.effects import ShardEvent
-from headrace.shard.shard import Shard
 from headrace.sim.disk import Disk
 from headrace.sim.nodes.checkers import METADATA
 from headrace.sim.nodes.folder import Folder
 from headrace.sim.nodes.history import Incarnation
 from headrace.vsr.replica import Replica
 from headrace.vsr.state import Status
+
+if TYPE_CHECKING:
+    from headrace.shard.shard import Shard
 
 _TURN_REQUESTS_MAX = 64
 
@@ -34,6 +41,7 @@ class Host:
         self.wall_skew = 0
         self.is_paused = False
         self.is_refused = False
+        self.is_suspect = False  # whether its stores are: a group that comes later is too
         self.is_reading = True
         self.is_turn_planned = False
         self.effects_left = -1  # effects until the node crashes; below zero: it does not
@@ -59,14 +67,14 @@ class Host:
         """Let what a client did wait for the next turn."""
         self._connected.append(event)
 
-    def take(self) -> list[ShardEvent]:
-        """Give all that waits, as one turn of a loop would."""
+    def take(self, wall: int) -> list[ShardEvent]:
+        """Give all that waits, as one turn of a loop would at that time of its clock."""
         events: list[ShardEvent] = [*self._completions]
         if self._frames:
             events.append(FramesArrived(tuple(self._frames)))
         self._completions, self._frames = [], []
         if self.is_reading:
-            events += _in_turns(self._connected)
+            events += _in_turns(self._connected, wall)
             self._connected = []
         return events
 
@@ -85,13 +93,41 @@ class Host:
             found[key] = local.replica
         return found
 
+    @property
+    def fence(self) -> str | None:
+        """Why a running node refuses one of its partitions, if it does."""
+        if self.shard is None:
+            return None
+        fences = [local.fence for local in self.shard.keeper.locals.values()]
+        return next((fence for fence in fences if fence is not None), None)
+
+    def name_of(self, target: PartitionTarget) -> str:
+        """Give what checkers call a partition: its topic's name, and its number."""
+        assert self.shard is not None
+        stream_id, topic_id, partition = unpack_namespace(GroupId(target.group))
+        stream = self.shard.desk.state.streams.find(stream_id)
+        topic = None if stream is None else stream.topics.find(topic_id)
+        assert topic is not None
+        return f"{topic.name}/{partition}"
+
+    def table_of(self, key: Incarnation) -> int | None:
+        """Give what stands for the requests that a group knows; none while it is made."""
+        if self.shard is None:
+            return None
+        desk = self.shard.desk
+        if key == METADATA:
+            return xxh3_64(desk.sessions.encode())
+        replica = desk.data_plane.groups.get(key.group)
+        return None if replica is None else xxh3_64(replica.table.encode())
+
     def may_vote(self) -> bool:
         """Whether it is up and votes in all its groups."""
-        return self.shard is not None and all(map(is_voter, self.replicas().values()))
+        is_sound = self.shard is not None and not self.is_suspect
+        return is_sound and all(map(is_voter, self.replicas().values()))
 
 
 def _in_turns(
-    waiting: list[ConnectionOpened | ConnectionClosed | tuple[int, bytes]],
+    waiting: list[ConnectionOpened | ConnectionClosed | tuple[int, bytes]], wall: int
 ) -> list[ShardEvent]:
     """Put requests that came together into one event, in their order among the others."""
     events: list[ShardEvent] = []
@@ -101,7 +137,7 @@ def _in_turns(
             frames.append((each[0], bytearray(each[1])))
             continue
         if frames:
-            events.append(RequestsArrived(tuple(frames)))
+            events.append(RequestsArrived(tuple(frames), wall))
             frames = []
         if isinstance(each, tuple):
             frames.append((each[0], bytearray(each[1])))

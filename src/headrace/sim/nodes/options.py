@@ -22,7 +22,7 @@ class SizeOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     journal_files: int = 5
     journal_bytes: int = 5 * 32 * KIB
-    record_bytes_max: int = 12 * KIB
+    record_bytes_max: int = 8 * KIB
     pipeline_max: int = 16
     chunk_bytes: int = 1_000
     segment_bytes: int = 4_000
@@ -70,7 +70,10 @@ def draw_node_options(seed: int) -> NodeOptions:
     nodes = list(range(replica_count))
     prng.shuffle(nodes)
     damaged_max = quorums_of(replica_count).replication - 1
-    safety_limit = prng.between(2, 6) * SECOND
+    is_alone = replica_count == 1
+    if is_alone and prng.chance(1, 3):
+        damaged_max = 1  # Only its segments rot: nothing is repaired, and nothing wrong served.
+    safety_limit = prng.between(2, 8) * SECOND
     heartbeat_ticks = prng.choice((2, 4))
     faults = _draw_faults(prng)
     return NodeOptions(
@@ -88,19 +91,21 @@ def draw_node_options(seed: int) -> NodeOptions:
         disk=_draw_disk(prng),
         folder=FolderOptions(
             write_mean=prng.choice((20, 500)),
-            sync_mean=prng.choice((500, 5_000, 40_000)),
-            read_mean=prng.choice((100, 3_000)),
+            sync_mean=prng.choice((500, 5_000, 40_000, 150_000)),
+            read_mean=prng.choice((100, 3_000, 30_000)),
             index_lost=prng.choice((0, _RATE // 4)),
         ),
-        faults=msgspec.structs.replace(faults, kill_at=safety_limit // 2),
+        faults=msgspec.structs.replace(
+            faults, kill_at=safety_limit // 2, wipe=0 if is_alone else faults.wipe
+        ),
         sizes=_draw_sizes(prng),
-        segment_rot=prng.choice((0, 40, 80)),
+        segment_rot=100 if is_alone else prng.choice((0, 40, 80)),
     )
 
 
 def _draw_workload(prng: Prng, safety_limit: int) -> WorkloadOptions:
-    client_count = prng.between(1, 4)
-    requests = prng.choice((40, 80, 120, 160))
+    client_count = prng.between(1, 6)
+    requests = prng.choice((50, 100, 180, 260))
     return WorkloadOptions(
         client_count=client_count,
         requests=requests,
@@ -165,7 +170,7 @@ def _draw_faults(prng: Prng) -> FaultOptions:
         kind_mean=mean(5, 1_000, 2_000),
         clog_mean=mean(25, 500, 2_000),
         clog_length=prng.choice((50, 500)) * MILLISECOND,
-        rot_mean=mean(40, 300, 1_000),
+        rot_mean=mean(50, 100, 300, 1_000),
         full_mean=mean(20, 1_000, 2_000),
         full_length=prng.choice((100, 500)) * MILLISECOND,
         clock_mean=mean(30, 500, 2_000),
@@ -177,7 +182,7 @@ def _draw_sizes(prng: Prng) -> SizeOptions:
     segment_bytes = prng.choice((1_500, 4_000, 12_000))
     return SizeOptions(
         journal_files=files,
-        journal_bytes=files * prng.choice((16, 24, 48)) * KIB,
+        journal_bytes=files * prng.choice((12, 16, 32)) * KIB,
         pipeline_max=prng.choice((4, 16)),
         chunk_bytes=prng.choice((500, 2_000, 8_000)),
         segment_bytes=segment_bytes,

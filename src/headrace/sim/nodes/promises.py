@@ -51,6 +51,13 @@ class Promises:
         if promise is not None:
             promise.acked_view = promise.acked_op = 0
 
+    def removed(self, node: int, present: dict[Incarnation, Replica]) -> None:
+        """Take note of the groups that a running node has no more: deleted, with their promises."""
+        for place in [place for place in self._seen if place[0] == node]:
+            if place[1] not in present:
+                del self._seen[place]
+                self._promises.pop(place, None)
+
     def observe(self, node: int, key: Incarnation, replica: Replica) -> None:
         """Look at a group on a running node: view and commit never go back."""
         place = (node, key)
@@ -96,6 +103,8 @@ class Promises:
                 self._promise_view((node, Incarnation(header.group, header.origin)), header.view)
             case FrameKind.DO_VIEW_CHANGE:
                 self._sent_do_view_change(node, frame)
+            case _:
+                pass  # It promises nothing.
 
     def _sent_prepare_ok(
         self, node: int, frame: bytes, replicas: dict[Incarnation, Replica]

@@ -4,7 +4,7 @@ import msgspec
 
 from headrace.ports.credentials import HashPassword, MintToken, TokenMinted, VerifyPassword
 from headrace.ports.disk import FromStore, OnStore
-from headrace.ports.network import SendToConnection, Ticked
+from headrace.ports.network import SendFrame, SendToConnection, Ticked
 from headrace.ports.segments import SegmentRead, WriteIndex, WriteSegment
 from headrace.sim import trace
 from headrace.sim.trace import LAST, Trace
@@ -50,7 +50,7 @@ def _describe(now: int, node: int, happened: object) -> str:
 
 
 def _frame_holder(frame: bytes) -> msgspec.Struct:
-    return trace.SendFrame(0, frame)
+    return SendFrame(0, frame)
 
 
 def _file(file: object) -> str:

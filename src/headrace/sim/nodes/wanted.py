@@ -1,6 +1,8 @@
 """Marks that a long run of whole nodes must reach; one that misses some has lost its reach."""
 
 PROBES_WANTED = (
+    "data.checkpointed",
+    "metadata.checkpointed",
     "partition.state_installed",
     "partition.index_rebuilt",
     "partition.index_missing",
@@ -9,6 +11,7 @@ PROBES_WANTED = (
     "partitions.materialised",
     "partitions.removed",
     "session.duplicate_replayed",
+    "sessions.bound_by_backup",
     "transfer.completed",
     "transfer.piece_reused",
     "view_change.completed",
@@ -42,6 +45,15 @@ EVENTS_WANTED = (
     "folder.write_torn",
     "folder.write_vanished",
     "link.broken",
+    "log.segment_sealed",
+    "log.segments_dropped",
+    "log.topic_made_again",
+    "op.auto_commit_offset",
+    "op.disconnect",
+    "op.forget_group_offsets",
+    "op.lost_range",
+    "op.purge_partition",
+    "op.retain",
     "network.cut",
     "network.lost",
     "world.clock_jumped",

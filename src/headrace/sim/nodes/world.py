@@ -1,83 +1,35 @@
-"""One seed, one world of whole nodes: shards, disks, segments, network, clients and faults.
+"""One seed, one world of whole nodes: a cluster, its clients, and faults.
 
-A run has three phases. In the first, clients ask and faults strike. In the second, a core of nodes
+A run has four phases. In the first, clients ask and faults strike. In the second, a core of nodes
 is healed and must settle: every request answered, all replicas level. In the third, replicas are
-compared byte for byte and a client reads everything that was ever committed and is retained.
+compared byte for byte and a client reads everything that was ever committed and is retained. In the
+fourth, the core is stopped cleanly, loses its power, starts again, and is read once more.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
-from headrace.base.ids import GroupId, unpack_namespace
 from headrace.base.prng import Prng
-from headrace.metadata.target import PartitionTarget
-from headrace.partitions.machine import PartitionMachine
-from headrace.ports.credentials import (
-    HashPassword,
-    MintToken,
-    PasswordHashed,
-    PasswordVerified,
-    Secret,
-    TokenMinted,
-    VerifyPassword,
-)
-from headrace.ports.disk import DiskEvent, FromStore, OnStore
-from headrace.ports.machine import StateMachine
-from headrace.ports.network import (
-    CloseConnection,
-    ConnectionClosed,
-    ConnectionOpened,
-    ConnectionTrusted,
-    ReadConnections,
-    SendFrame,
-    SendToConnection,
-    Ticked,
-)
-from headrace.ports.segments import (
-    OpenSegments,
-    ReadIndex,
-    ReadSegment,
-    RemovePartition,
-    RemoveSegments,
-    SegmentEvent,
-    SyncSegments,
-    WriteIndex,
-    WriteSegment,
-)
-from headrace.shard.effects import ShardEffect, ShardEvent
-from headrace.sim.agenda import MILLISECOND, SECOND, Agenda, draw_delay
-from headrace.sim.disk import Disk, DiskOptions
+from headrace.sim.agenda import MILLISECOND, SECOND, Agenda
 from headrace.sim.faults import Faults
-from headrace.sim.network import Network, NetworkOptions
+from headrace.sim.network import NetworkOptions
 from headrace.sim.nodes import audit
 from headrace.sim.nodes.actions import Board
-from headrace.sim.nodes.checkers import METADATA, Checkers, table_hash
-from headrace.sim.nodes.clients import ROOT, Client, Joined
-from headrace.sim.nodes.folder import Folder, FolderOptions
-from headrace.sim.nodes.history import Applied, Incarnation
+from headrace.sim.nodes.clients import Client, Joined
+from headrace.sim.nodes.cluster import WALL_START, Cluster
 from headrace.sim.nodes.host import Host
-from headrace.sim.nodes.links import Links
 from headrace.sim.nodes.options import NodeOptions
-from headrace.sim.nodes.product import Product
 from headrace.sim.nodes.trace import NodeTrace
-from headrace.sim.nodes.watched import WatchedMachine
 from headrace.sim.outcome import Outcome, Report
 from headrace.sim.violation import SimViolationError
-from headrace.storage.config import journal_name
-from headrace.storage.store import Opened, Refused, Wiped
 from headrace.vsr.quorum import quorums_of
 from headrace.wire.errors import CorruptError, DecodeError, RefusedError, RemoteError
 
-TICK = 10 * MILLISECOND
-WALL_START = 1_700_000_000 * SECOND
-
 _LOOK = 50 * MILLISECOND
-_TURN_MEAN = 40
-_HASH_MEAN = 500
 _LIVENESS_REQUESTS = 3  # of each client, so that the healed core shows that it works
 _READING_LIMIT = 30 * SECOND
+_STOP_LIMIT = 20 * SECOND
 # What broken code raises; anything else is a fault of the simulator's own.
 _CRASHES = (
     AssertionError,
@@ -99,100 +51,25 @@ class NodeWorld:
     def __init__(self, options: NodeOptions, tell: Callable[[str], None] | None = None) -> None:
         prng = Prng(options.seed)
         self.options = options
-        self.replica_count = options.replica_count
-        self.atlas = options.atlas
-        self.is_power_for_all = options.is_power_for_all
         self.agenda = Agenda()
         self.trace = NodeTrace(tell)
-        self.checkers = Checkers()
-        self.network = Network(
-            options.network, prng.fork("network"), self.agenda, options.replica_count
-        )
-        self._product = Product(options, (ROOT[0], _hash(ROOT[1])))
-        self._schedule = prng.fork("schedule")
-        self._seeds = prng.fork("seeds")
-        self._events: dict[str, int] = {}
-        self._probes: dict[str, int] = {}
-        self._is_canary_due = options.canary
-        self.hosts = [self._make_host(index, prng) for index in range(options.replica_count)]
-        self._links = Links(options.links, prng.fork("links"), self.agenda, self._connected)
+        self.cluster = Cluster(options, prng, self.agenda, self.trace, self._node_down)
         self._board = Board(options.workload)
         self.clients = self._make_clients(prng.fork("workload"))
-        self._faults = Faults(options.faults, prng.fork("faults"), self.agenda, self)
-        self._carriers: dict[type, Callable[[Host, Any], None]] = {
-            OnStore: self._on_store,
-            SendFrame: self._on_frame,
-            SendToConnection: self._on_reply,
-            ConnectionTrusted: _on_nothing,
-            CloseConnection: self._on_close,
-            ReadConnections: self._on_reading,
-            VerifyPassword: self._on_secret,
-            HashPassword: self._on_secret,
-            MintToken: self._on_secret,
-            **dict.fromkeys(
-                (
-                    WriteSegment,
-                    SyncSegments,
-                    ReadSegment,
-                    WriteIndex,
-                    ReadIndex,
-                    OpenSegments,
-                    RemoveSegments,
-                    RemovePartition,
-                ),
-                _on_segment,
-            ),
-        }
+        self._faults = Faults(options.faults, prng.fork("faults"), self.agenda, self.cluster)
 
-    def _make_host(self, index: int, prng: Prng) -> Host:
-        disk_options, folder_options = self.options.disk, self.options.folder
-        if index not in self.atlas:
-            disk_options = _without_damage(disk_options)
-            folder_options = msgspec.structs.replace(folder_options, read_error=0)
-        if not (self.is_power_for_all or index in self.atlas):
-            disk_options = msgspec.structs.replace(disk_options, write_error=0)
-        draws = prng.fork("disk")
-        disks = tuple(self._make_disk(index, store, disk_options, draws) for store in (0, 1))
-        folder = Folder(
-            folder_options,
-            draws.fork("folder"),
-            self.agenda,
-            lambda event: self._completed(index, event),
-        )
-        assert len(disks) == 2
-        host = Host(index, disks, folder)
-        host.tick_length = TICK + draws.between(-400, 400)
-        host.wall_skew = draws.between(-3_600, 3_600) * SECOND
-        self._format(host)
-        self.network.attach(index, lambda source, frame: self._arrived(index, source, frame))
-        return host
-
-    def _make_disk(self, index: int, store: int, options: DiskOptions, prng: Prng) -> Disk:
-        def answer(event: DiskEvent) -> None:
-            self._completed(index, FromStore(store, event))
-
-        def fail() -> None:
-            self.crash(index, is_power=True)
-
-        disk = Disk(options, prng.fork(f"store {store}"), self.agenda, answer, fail)
-        disk.journal_name = journal_name
-        return disk
-
-    def _format(self, host: Host) -> None:
-        files = self._product.format(host.index, host.incarnation)
-        for disk, image in zip(host.disks, files, strict=True):
-            disk.format(image)
-        host.folder.wipe()
+    def _node_down(self, node: int) -> None:
+        self._faults.node_down(node)
 
     def _make_clients(self, prng: Prng) -> list[Client]:
         joined = Joined(
             agenda=self.agenda,
-            links=self._links,
-            checkers=self.checkers,
+            links=self.cluster.links,
+            checkers=self.cluster.checkers,
             board=self._board,
-            damageable=self.atlas,
+            damageable=self.options.atlas,
         )
-        targets = tuple(range(self.replica_count))
+        targets = tuple(range(self.options.replica_count))
         return [
             Client(index, prng.fork("client"), targets, joined)
             for index in range(self.options.workload.client_count)
@@ -203,8 +80,8 @@ class NodeWorld:
     def run(self) -> Report:
         """Run all phases; tell what came of it."""
         try:
-            for host in self.hosts:
-                self.boot(host.index)
+            for host in self.cluster.hosts:
+                self.cluster.boot(host.index)
             return self._report(*self._run_phases())
         except SimViolationError as violation:
             return self._report(Outcome.VIOLATION, str(violation))
@@ -219,14 +96,39 @@ class NodeWorld:
         reason = self._settle(core, self.options.liveness_limit)
         if reason:
             return self._judge_halt(core, reason)
-        audit.compare(core, self.checkers)
-        self.clients[0].follow(audit.reading(core, self.checkers))
-        reason = self._settle(core, _READING_LIMIT)
+        is_empty = self.cluster.checkers.applied_count == 0 or not self.cluster.fault_count
+        reason = self._read_all(core)
+        if not reason and not (self.options.replica_count == 1 and self.options.atlas):
+            reason = self._stop_and_start(core) or self._read_all(core)
         if reason:
-            return Outcome.LIVENESS, f"reading: {reason}"
-        if self.checkers.applied_count == 0 or not self._fault_count():
+            return Outcome.LIVENESS, reason
+        if is_empty:
             return Outcome.EMPTY, "nothing was committed, or nothing went wrong"
         return Outcome.PASS, ""
+
+    def _read_all(self, core: list[Host]) -> str:
+        """Compare the nodes, and have a client read everything; say why that does not end."""
+        audit.compare(core, self.cluster.checkers)
+        self.clients[0].follow(audit.reading(core, self.cluster.checkers))
+        reason = self._settle(core, _READING_LIMIT)
+        return reason and f"reading: {reason}"
+
+    def _stop_and_start(self, core: list[Host]) -> str:
+        """Stop the core cleanly, cut its power and start it: nothing may be gone (PR11)."""
+        for host in core:
+            self.cluster.stop(host.index)
+        until = self.agenda.now + _STOP_LIMIT
+        while not all(host.shard is not None and host.shard.is_stopped for host in core):
+            if self.agenda.now > until or not self._run_until(self.agenda.now + _LOOK):
+                return "stop: not all nodes have stopped"
+        for host in core:
+            self.cluster.crash(host.index, is_power=True, is_clean=True)
+        for host in core:
+            self.cluster.boot(host.index)
+        for client in self.clients:
+            client.grant(1)
+        reason = self._settle(core, self.options.liveness_limit)
+        return reason and f"after the stop: {reason}"
 
     def _settle(self, core: list[Host], limit: int) -> str:
         """Run until the core is level and everything is in its segment; say why not."""
@@ -237,15 +139,18 @@ class NodeWorld:
                 return f"event budget spent: livelock; {reason}"
             reason = audit.why_not_settled(self.clients, core)
             if not reason:
-                reason = audit.why_not_stored(core, self.checkers)
+                reason = audit.why_not_stored(core, self.cluster.checkers)
             if not reason:
                 return ""
         return f"core {[host.index for host in core]}: {reason}"
 
     def _judge_halt(self, core: list[Host], reason: str) -> tuple[Outcome, str]:
-        election = quorums_of(self.replica_count).view_change
+        if self.options.replica_count == 1 and core[0].fence is not None:
+            self.cluster.count("world.halted_fenced")
+            return Outcome.PASS, f"halted, fenced: {reason}"
+        election = quorums_of(self.options.replica_count).view_change
         if audit.lacks_voters(core, election):
-            self._count("world.halted_without_voters")
+            self.cluster.count("world.halted_without_voters")
             return Outcome.PASS, f"halted without voters: {reason}"
         return Outcome.LIVENESS, reason
 
@@ -253,7 +158,7 @@ class NodeWorld:
         """Whether all is answered; as long as nothing went wrong, clients are given more to ask."""
         if not all(client.is_done for client in self.clients):
             return False
-        if self._fault_count():
+        if self.cluster.fault_count:
             return True
         for client in self.clients:
             client.grant(_LIVENESS_REQUESTS)
@@ -273,412 +178,58 @@ class NodeWorld:
     def _heal(self) -> list[Host]:
         """Choose the core and let nothing go wrong in it; nodes outside stay down."""
         self._faults.end()
-        self.network.heal(NetworkOptions(delay_min=100, delay_mean=300, is_ordered=True))
-        self._links.options = msgspec.structs.replace(self._links.options, breaks=0)
+        self.cluster.network.heal(NetworkOptions(delay_min=100, delay_mean=300, is_ordered=True))
+        self.cluster.links.options = msgspec.structs.replace(self.cluster.links.options, breaks=0)
         core = self._choose_core()
         self.trace.add(self.agenda.now, -1, f"healed, core {core}")
-        for host in self.hosts:
-            self._heal_host(host, is_core=host.index in core)
-        self.network.isolate(core)
+        for host in self.cluster.hosts:
+            self.cluster.heal_host(host, is_core=host.index in core)
+        self.cluster.network.isolate(core)
         for client in self.clients:
             client.targets = tuple(core)
             client.grant(_LIVENESS_REQUESTS)
-        return [self.hosts[index] for index in core]
-
-    def _heal_host(self, host: Host, *, is_core: bool) -> None:
-        host.effects_left = -1
-        host.folder.is_full = False
-        host.folder.options = FolderOptions()
-        for disk in host.disks:
-            disk.is_full = False
-            disk.options = DiskOptions()
-        if is_core and host.folder.rotten and self.replica_count > 1:
-            # Nothing repairs a segment in place yet: its disk is replaced, as an operator would.
-            self.crash(host.index, is_power=False)
-            self.wipe(host.index)
-            self._count("world.replaced_rotten")
-        if not is_core:
-            self.crash(host.index, is_power=False)
-        elif host.is_paused:
-            self.resume(host.index)
-        if is_core and host.shard is None:
-            self.boot(host.index)
+        return [self.cluster.hosts[index] for index in core]
 
     def _choose_core(self) -> list[int]:
         """Give the nodes that are healed: half the time no more than an election needs."""
-        everyone = [host.index for host in self.hosts]
-        quorum = quorums_of(self.replica_count).view_change
+        everyone = [host.index for host in self.cluster.hosts]
+        quorum = quorums_of(self.options.replica_count).view_change
         sound = [
-            host.index for host in self.hosts if host.index not in self.atlas and host.may_vote()
+            host.index
+            for host in self.cluster.hosts
+            if host.index not in self.options.atlas and host.may_vote()
         ]
-        if self.replica_count < 3 or len(sound) < quorum or self._schedule.chance(1, 2):
+        if (
+            self.options.replica_count < 3
+            or len(sound) < quorum
+            or self.cluster.schedule.chance(1, 2)
+        ):
             return everyone
-        self._schedule.shuffle(sound)
+        self.cluster.schedule.shuffle(sound)
         return sorted(sound[:quorum])
-
-    # A node's turns
-
-    def _tick(self, argument: tuple[Host, int]) -> None:
-        host, life = argument
-        if host.life != life:
-            return
-        now = self.agenda.now
-        self.agenda.after(host.tick_length, self._tick, argument)
-        if host.is_paused:
-            return
-        wall = max(0, WALL_START + host.wall_skew + now)
-        self._step(host, Ticked((now - host.booted_at) // host.tick_length, wall))
-        if host.life == life:
-            self._observe(host)
-
-    def _observe(self, host: Host) -> None:
-        for key, replica in host.replicas().items():
-            self.checkers.promises.observe(host.index, key, replica)
-
-    def _plan_turn(self, host: Host) -> None:
-        if not (host.is_turn_planned or host.is_paused):
-            host.is_turn_planned = True
-            delay = draw_delay(self._schedule, _TURN_MEAN)
-            self.agenda.after(delay, self._turn, (host, host.life))
-
-    def _turn(self, argument: tuple[Host, int]) -> None:
-        host, life = argument
-        if host.life != life:
-            return
-        host.is_turn_planned = False
-        if host.is_paused:
-            return
-        for event in host.take():
-            self._step(host, event)
-            if host.life != life:
-                return
-
-    def _step(self, host: Host, event: ShardEvent) -> None:
-        shard = host.shard
-        assert shard is not None
-        self.trace.add(self.agenda.now, host.index, event)
-        self._carry_out(host, shard.step(event))
-
-    def _carry_out(self, host: Host, effects: list[ShardEffect]) -> None:
-        """Do what a step asks for, in order; the node may crash between any two."""
-        now, trace, index, life = self.agenda.now, self.trace, host.index, host.life
-        for effect in effects:
-            if host.effects_left >= 0:
-                host.effects_left -= 1
-                if host.effects_left < 0:
-                    self._count("world.crashed_between_effects")
-                    self.crash(index, is_power=host.is_power_next)
-                    return
-            trace.add(now, index, effect)
-            self._carriers[type(effect)](host, effect)
-            assert host.life == life
-
-    def _on_store(self, host: Host, effect: OnStore) -> None:
-        host.disks[effect.store].submit(effect.effect)
-
-    def _on_frame(self, host: Host, effect: SendFrame) -> None:
-        self.checkers.promises.sent(host.index, effect.frame, host.replicas())
-        self.network.send(host.index, effect.replica, effect.frame)
-
-    def _on_reply(self, host: Host, effect: SendToConnection) -> None:
-        self._links.reply(effect.connection, b"".join(effect.parts))
-
-    def _on_close(self, host: Host, effect: CloseConnection) -> None:
-        self._count("world.connection_closed")
-        self._links.closed_by_node(effect.connection)
-        host.put_connected(ConnectionClosed(effect.connection))
-        self._plan_turn(host)
-
-    def _on_reading(self, host: Host, effect: ReadConnections) -> None:
-        host.is_reading = effect.is_reading
-        self._count("world.reading_stopped" if not effect.is_reading else "world.reading_resumed")
-        self._plan_turn(host)
-
-    def _on_secret(self, host: Host, effect: VerifyPassword | HashPassword | MintToken) -> None:
-        delay = draw_delay(self._schedule, _HASH_MEAN)
-        self.agenda.after(delay, self._secret_ready, (host, host.life, _answer_secret(effect)))
-
-    def _secret_ready(self, argument: tuple[Host, int, ShardEvent]) -> None:
-        host, life, event = argument
-        if host.life == life:
-            host.put(event)
-            self._plan_turn(host)
-
-    def _completed(self, index: int, event: FromStore | SegmentEvent) -> None:
-        host = self.hosts[index]
-        host.put(event)
-        self._plan_turn(host)
-
-    def _arrived(self, index: int, source: int, frame: bytes) -> None:
-        host = self.hosts[index]
-        if host.is_up:
-            host.put_frame(source, frame)
-            self._plan_turn(host)
-
-    def _connected(
-        self, index: int, event: ConnectionOpened | ConnectionClosed | tuple[int, bytes]
-    ) -> bool:
-        host = self.hosts[index]
-        if host.is_up:
-            host.put_connected(event)
-            self._plan_turn(host)
-        return host.is_up
-
-    # A node's life
-
-    def boot(self, node: int) -> None:
-        """Start a node from what its disks hold."""
-        host = self.hosts[node]
-        if host.is_up or host.is_refused:
-            return
-        host.life += 1
-        opened = self._open(host)
-        if any(isinstance(each, Wiped) for each in opened):
-            self._replace_disk(host)
-            opened = self._open(host)
-        stores = [each for each in opened if isinstance(each, Opened)]
-        if len(stores) < len(opened):
-            raise SimViolationError("P7", why="refused to start", node=node, reason=opened)
-        for store in stores:
-            for finding in store.findings:
-                self._add_probe(f"recovered: {finding.kind}", 1)
-        if any(disk.is_damaged for disk in host.disks):
-            self.checkers.promises.damaged(node)  # A disk rots while its node is down, too.
-        seeds = (self._seeds.u64(), self._seeds.u64())
-        host.shard = self._product.start(node, seeds, stores, self._watcher(host))
-        host.booted_at = self.agenda.now
-        host.is_paused = host.is_turn_planned = False
-        host.is_reading = True
-        self._count("world.booted")
-        self.trace.add(self.agenda.now, node, f"boot {host.life}")
-        self.checkers.promises.booted(node)
-        self.agenda.after(host.tick_length, self._tick, (host, host.life))
-        self._carry_out(host, host.shard.start())
-
-    def _open(self, host: Host) -> list[Opened | Wiped | Refused]:
-        images = [disk.open() for disk in host.disks]
-        return self._product.open_stores(host.index, host.boot_identity, images)
-
-    def _replace_disk(self, host: Host) -> None:
-        """Format disks that hold nothing usable; only damage may have brought them there."""
-        if host.index not in self.atlas:
-            raise SimViolationError("P7", why="a sound disk seems empty", node=host.index)
-        self._count("world.replaced")
-        self.trace.add(self.agenda.now, host.index, "disk replaced")
-        self.checkers.promises.wiped(host.index)
-        host.incarnation += 1
-        self._format(host)
-
-    def _watcher(
-        self, host: Host
-    ) -> Callable[[PartitionTarget | None, StateMachine], StateMachine]:
-        life = host.life
-
-        def watch(target: PartitionTarget | None, machine: StateMachine) -> StateMachine:
-            key = METADATA if target is None else self.checkers.known(target, _name(host, target))
-
-            def tell(applied: Applied, partition: PartitionMachine | None) -> None:
-                assert host.life == life, "a machine of an earlier life was used"
-                self._applied(host, key, applied, partition)
-
-            return WatchedMachine(machine, lambda: _table(host, key), tell)
-
-        return watch
-
-    def _applied(
-        self, host: Host, key: Incarnation, applied: Applied, partition: PartitionMachine | None
-    ) -> None:
-        if self._is_canary_due and self.checkers.applied_count > 20 and applied.reply:
-            self._is_canary_due = False
-            applied = applied._replace(state_hash=applied.state_hash ^ 1, reply=b"\xff" * 24)
-        self.checkers.applied(host.index, key, applied, partition)
-
-    # What faults may do
-
-    def is_up(self, node: int) -> bool:
-        """Whether a node runs, paused or not."""
-        return self.hosts[node].is_up
-
-    def crash(self, node: int, *, is_power: bool) -> None:
-        """End a node's life; unsent output and unsynced writes are gone."""
-        host = self.hosts[node]
-        if host.shard is None:
-            return
-        self._count("world.power_cut" if is_power else "world.killed")
-        self.trace.add(self.agenda.now, node, "power cut" if is_power else "killed")
-        self._collect(host)
-        keys = list(host.replicas())
-        host.shard = None
-        host.life += 1
-        host.effects_left = -1
-        host.clear()
-        for disk in host.disks:
-            disk.crash(is_power=is_power)
-        host.folder.crash(is_power=is_power)
-        self._links.node_down(node)
-        if is_power:
-            host.boot_identity += 1
-            self._lose_tails(host, keys)
-        self._faults.node_down(node)
-
-    def _lose_tails(self, host: Host, keys: list[Incarnation]) -> None:
-        """Take note of what a power cut takes from groups that wait for no sync."""
-        if self.replica_count == 1:
-            self.checkers.lose_power_alone()
-        for key in keys:
-            if self.checkers.histories[key].is_shortenable:
-                self.checkers.promises.lost_tail(host.index, key)
-
-    def crash_between_effects(self, node: int, effects: int, *, is_power: bool) -> None:
-        """Crash a node once it has carried out that many effects."""
-        self.hosts[node].effects_left = effects
-        self.hosts[node].is_power_next = is_power
-
-    def wipe(self, node: int) -> None:
-        """Empty the disks of a node that is down."""
-        host = self.hosts[node]
-        assert node in self.atlas
-        if host.shard is None and not host.is_refused:
-            self._count("world.wiped")
-            self.trace.add(self.agenda.now, node, "disk wiped")
-            for disk in host.disks:
-                disk.wipe()
-            host.folder.wipe()
-
-    def pause(self, node: int) -> None:
-        """Stop a node without ending it; its clock goes on."""
-        self._count("world.paused")
-        self.trace.add(self.agenda.now, node, "paused")
-        self.hosts[node].is_paused = True
-
-    def resume(self, node: int) -> None:
-        """Let a paused node go on with all that waits."""
-        host = self.hosts[node]
-        if host.is_up and host.is_paused:
-            host.is_paused = False
-            self.trace.add(self.agenda.now, node, "resumed")
-            self._plan_turn(host)
-
-    def rot(self, node: int) -> None:
-        """Damage what a disk has long held: a journal's, or a segment."""
-        assert node in self.atlas
-        host = self.hosts[node]
-        if self._schedule.below(100) < self.options.segment_rot:
-            is_done = host.folder.rot()
-        else:
-            is_done = self._schedule.choice(host.disks).rot()
-        if is_done:
-            self.trace.add(self.agenda.now, node, "disk rots")
-
-    def fill(self, node: int, *, is_full: bool) -> None:
-        """Take the free space of a disk, or give it back."""
-        host = self.hosts[node]
-        self.trace.add(self.agenda.now, node, "disk full" if is_full else "disk freed")
-        host.folder.is_full = is_full
-        for disk in host.disks:
-            disk.is_full = is_full
-
-    def jump_clock(self, node: int, by: int) -> None:
-        """Move a node's wall clock."""
-        self._count("world.clock_jumped")
-        self.hosts[node].wall_skew += by
 
     # The report
 
-    def _collect(self, host: Host) -> None:
-        if host.shard is not None:
-            for part in host.shard.probes:
-                for name, count in part.counts.items():
-                    self._add_probe(name, count)
-            desk = host.shard.desk
-            self._add_probe("metadata.checkpointed", desk.metadata_plane.checkpoints_done)
-            self._add_probe("data.checkpointed", desk.data_plane.checkpoints_done)
-
-    def _add_probe(self, name: str, count: int) -> None:
-        self._probes[name] = self._probes.get(name, 0) + count
-
-    def _fault_count(self) -> int:
-        return sum(self._all_events().values()) - self._events.get("world.booted", 0)
-
-    def _all_events(self) -> dict[str, int]:
-        events = dict(self._events)
-        parts = [self.network.events, self._links.events]
-        for host in self.hosts:
-            parts += [host.folder.events, *(disk.events for disk in host.disks)]
-        for part in parts:
-            for name, count in part.items():
-                events[name] = events.get(name, 0) + count
-        return events
-
     def _report(self, outcome: Outcome, reason: str) -> Report:
-        for host in self.hosts:
-            self._collect(host)
+        cluster = self.cluster
+        for host in cluster.hosts:
+            cluster.collect(host)
         return Report(
             seed=self.options.seed,
             outcome=outcome,
             reason=reason,
             trace_hash=self.trace.digest,
             steps=self.trace.count,
-            committed=self.checkers.applied_count,
+            committed=cluster.checkers.applied_count,
             virtual_micros=self.agenda.now,
-            events={**self._all_events(), **self.checkers.events},
-            probes=self._probes,
+            events={**cluster.events(), **cluster.checkers.events},
+            probes=cluster.probes,
             last=tuple(self.trace.last()),
         )
-
-    def _count(self, event: str) -> None:
-        self._events[event] = self._events.get(event, 0) + 1
-
-
-def _name(host: Host, target: PartitionTarget) -> str:
-    """Give what checkers call a partition: its topic's name, and its number."""
-    assert host.shard is not None
-    stream_id, topic_id, partition = unpack_namespace(GroupId(target.group))
-    stream = host.shard.desk.state.streams.find(stream_id)
-    topic = None if stream is None else stream.topics.find(topic_id)
-    assert topic is not None
-    return f"{topic.name}/{partition}"
-
-
-def _table(host: Host, key: Incarnation) -> int | None:
-    """Give what stands for the requests that a group knows; none while it is made."""
-    if host.shard is None:
-        return None
-    desk = host.shard.desk
-    if key == METADATA:
-        return table_hash(desk.sessions.encode())
-    replica = desk.data_plane.groups.get(key.group)
-    return None if replica is None else table_hash(replica.table.encode())
-
-
-def _hash(password: bytes) -> str:
-    return f"hash of {password.decode()}"
-
-
-def _answer_secret(effect: VerifyPassword | HashPassword | MintToken) -> ShardEvent:
-    match effect:
-        case VerifyPassword():
-            return PasswordVerified(effect.token, effect.password_hash == _hash(effect.password))
-        case HashPassword():
-            return PasswordHashed(effect.token, _hash(effect.password))
-        case MintToken():
-            return TokenMinted(effect.token, Secret(b"token-%d" % effect.token))
-
-
-def _on_segment(host: Host, effect: Any) -> None:  # noqa: ANN401  # any of the segment effects
-    host.folder.submit(effect)
-
-
-def _on_nothing(host: Host, effect: object) -> None:
-    """Carry out what changes nothing here."""
 
 
 def _nothing(_: None) -> None:
     """Mark a moment at which the loop looks around."""
-
-
-def _without_damage(options: DiskOptions) -> DiskOptions:
-    return msgspec.structs.replace(options, lost=0, misdirected=0, read_error=0)
 
 
 def _where(error: BaseException) -> str:

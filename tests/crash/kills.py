@@ -1,0 +1,51 @@
+"""Lane K: kill -9 under load, again and again, on one folder (PR1, PR5, PR11)."""
+
+import random
+import time
+
+from tests.crash.client import Client
+from tests.crash.load import Crowd, Tally, make_topics
+from tests.crash.process import crash_node
+
+_LOAD_SECONDS = (0.02, 0.6)
+_START_SECONDS_MAX = 0.5
+_START_KILLED_SHARE = 0.3
+
+
+def run_kills(kills: int, seed: int) -> Tally:
+    """Kill a node that often; give what was done.
+
+    Raises:
+        AssertionError: Something confirmed was lost, changed, moved or doubled.
+    """
+    rng = random.Random(seed)
+    with crash_node() as node:
+        node.start()
+        admin = Client(1)
+        admin.connect(node.tcp)
+        crowd = Crowd(make_topics(admin, partitions=rng.choice([1, 2])), rng)
+        admin.close()
+        for number in range(kills):
+
+            def interrupt() -> None:
+                time.sleep(rng.uniform(*_LOAD_SECONDS))
+                node.check_alive()
+                node.kill()
+
+            crowd.run(node.tcp, interrupt)
+            crowd.tally.kills += 1
+            while rng.random() < _START_KILLED_SHARE:
+                node.kill_at(rng.uniform(0.0, _START_SECONDS_MAX))
+                crowd.tally.starts_killed += 1
+            node.restart()
+            crowd.verify(node.tcp)
+            if number % 2:
+                crowd.settle(node.tcp)
+                crowd.verify(node.tcp)
+        crowd.settle(node.tcp)
+        node.stop()
+        node.restart()
+        crowd.verify(node.tcp)
+        node.stop()
+        crowd.count()
+        return crowd.tally

@@ -1,0 +1,80 @@
+"""Lane P in small: real power cuts (DK7, DK8, DK4 on a full disk). About 15 s."""
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from headrace.wire.identifiers import FromOffset
+from tests.crash.checker import PartitionChecker
+from tests.crash.client import TRANSIENT, Client, Producer
+from tests.crash.load import make_topics
+from tests.crash.power import power_disk, run_cuts
+from tests.crash.process import CrashNode
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("loop_mounts")]
+
+_DISK_BYTES = 64 << 20
+
+
+def test_power_cuts_under_load() -> None:
+    """Class persisted loses nothing; class replicated goes on above its ceiling, and says so."""
+    tally = run_cuts(cuts=3, seed=2)
+    assert tally.cuts >= 3
+    assert tally.confirmed > 100
+    assert tally.lost_ranges > 0
+
+
+def test_a_full_disk_refuses_writes_serves_reads_and_recovers(tmp_path: Path) -> None:
+    """DK4 with real ENOSPC: service resumes without a restart when space returns."""
+    with power_disk(_DISK_BYTES) as disk:
+        node = CrashNode(tmp_path, data=disk.mount_point / "data")
+        node.start()
+        reader = Client(1)
+        reader.connect(node.tcp)
+        place = make_topics(reader)[0]
+        producer = Producer(10, place, messages=10, payload_bytes=20_000)
+        producer.connect(node.tcp)
+        try:
+            for _ in range(3):
+                assert producer.send().outcome == "ok"
+            filler = disk.mount_point / "filler"
+            fill(filler, disk.free_bytes())
+            thread = threading.Thread(target=send_many, args=(producer, 40))
+            thread.start()
+            time.sleep(2.0)
+            node.check_alive()
+            assert reader.poll(place, FromOffset(0)).messages_count > 0
+            filler.unlink()
+            thread.join(60)
+            assert not thread.is_alive()
+            assert all(send.outcome == "ok" for send in producer.history)
+            refused = {code for send in producer.history for code in send.refusals}
+            assert refused <= set(TRANSIENT)
+            for _ in range(2):
+                assert not PartitionChecker().check(producer.history, reader.read_all(place))
+                node.kill()
+                node.restart()
+                reader.connect(node.tcp)
+        finally:
+            producer.close()
+            reader.close()
+            if node.is_started:
+                node.kill()
+
+
+def send_many(producer: Producer, count: int) -> None:
+    for _ in range(count):
+        producer.send()
+
+
+def fill(path: Path, count: int) -> None:
+    """Take so many bytes, or all there are."""
+    with path.open("wb") as file:
+        try:
+            for _ in range(count // 4096 + 1000):
+                file.write(bytes(4096))
+                file.flush()
+        except OSError:
+            return

@@ -1,0 +1,266 @@
+"""Bugs of whole nodes that can be switched on, to prove that the checkers see them.
+
+As in `tests.sim.planted`: what a careless engineer would have written, an edit of the source of one
+or two functions of the code that ships. `tools/hunt_node.py` finds a seed for each;
+`planted_seeds.toml` keeps them.
+"""
+
+from headrace.partitions import dedup, log, machine, reads, snapshot, writer
+from headrace.shard import keeper, login, plane, polls, shard
+from headrace.vsr import replica, transfer
+from tests.sim.planted import Bug, Edit
+
+
+def _bug(name: str, thought: str, *edits: Edit, is_stall: bool = False) -> Bug:
+    return Bug(name, thought, edits, is_stall)
+
+
+_PARTITIONS = (
+    _bug(
+        "stamped_from_committed",
+        "The next offset is where the committed log ends.",
+        Edit(
+            machine.PartitionMachine._stamp,
+            "base_offset=prepared.next_offset,",
+            "base_offset=self._log.next_offset,",
+        ),
+    ),
+    _bug(
+        "offsets_past_the_end",
+        "Clients know what they have read: any offset can be stored.",
+        Edit(
+            machine.PartitionMachine._refusal_to_store,
+            "offset >= self._log.next_offset",
+            "False",
+        ),
+    ),
+    _bug(
+        "auto_commit_moves_back",
+        "What was served last is what was consumed.",
+        Edit(
+            machine.PartitionMachine._auto_commit,
+            "(stored is None or mark.offset > stored)",
+            "True",
+        ),
+        Edit(polls.Polls._commit, "if stored is not None and stored >= offset:", "if False:"),
+    ),
+    _bug(
+        "purge_keeps_offsets",
+        "A purge removes messages; offsets are the consumers' business.",
+        Edit(machine.PartitionMachine._purge, "self._offsets.clear()", "pass"),
+    ),
+    _bug(
+        "purge_forgets_epoch",
+        "After a purge the log is empty: its files can have the old names.",
+        Edit(log.PartitionLog.begin_history, "self.history_epoch += 1", "pass"),
+    ),
+    _bug(
+        "retention_looks_at_memory",
+        "A segment whose index is in memory is in use and must stay.",
+        Edit(
+            machine.PartitionMachine._retain,
+            "segment.newest_stamp <= limits.stamp_max",
+            "segment.newest_stamp <= limits.stamp_max and segment.index is None",
+        ),
+    ),
+    _bug(
+        "trim_ignores_consumers",
+        "Who deletes segments wants them deleted.",
+        Edit(machine.PartitionMachine._trim, "last = min(last, smallest)", "pass"),
+    ),
+    _bug(
+        "offsets_not_in_the_state",
+        "Consumers store their offsets again soon, so a state need not carry them.",
+        Edit(snapshot.encode_snapshot, "len(offsets),", "0,"),
+        Edit(snapshot.encode_snapshot, "for mark in offsets.marks()", "for mark in ()"),
+    ),
+    _bug(
+        "fetched_pieces_not_written",
+        "The pieces of a state have arrived; they will be written when they are asked for.",
+        Edit(machine.PartitionMachine.install, "for each in fetched:", "for each in fetched[:0]:"),
+        is_stall=True,
+    ),
+    _bug(
+        "served_unverified",
+        "Batches were verified when they came in.",
+        Edit(reads.Reads._take, "verify_batch(batch)", "pass"),
+    ),
+    _bug(
+        "old_history_served",
+        "What a poll has gathered is good, whatever happened meanwhile.",
+        Edit(
+            reads.Reads._has_more,
+            "if poll.gathering.messages_count and poll.epoch == self.log.history_epoch:",
+            "if poll.gathering.messages_count:",
+        ),
+    ),
+)
+
+_SEGMENTS = (
+    _bug(
+        "checkpoint_before_sync",
+        "Segments are written; the system will sync them soon.",
+        Edit(
+            keeper.Keeper.flush, "return not self._flushes", "self._flushes = {}\n    return True"
+        ),
+    ),
+    _bug(
+        "files_removed_at_once",
+        "A dropped segment is of no use to anybody.",
+        Edit(
+            writer.SegmentWriter.drop,
+            "kept = [write",
+            "self.emit(RemoveSegments(tuple(self._dropped)))\n    kept = [write",
+        ),
+    ),
+    _bug(
+        "dropped_before_captured",
+        "What is dropped need not be written.",
+        Edit(
+            writer.SegmentWriter._is_wanted,
+            "if write.sequence <= self._captured:",
+            "if False:",
+        ),
+        Edit(writer.SegmentWriter.drop, "if not self._captured:", "if True:"),
+    ),
+    _bug(
+        "writes_before_the_cut",
+        "Opening takes time, and writing the same bytes again does no harm.",
+        Edit(writer.SegmentWriter.open, "return token", "self.is_open = True\n    return token"),
+    ),
+    _bug(
+        "read_before_it_is_written",
+        "What the log has is in its files.",
+        Edit(
+            writer.SegmentWriter.is_readable.fget,  # type: ignore[attr-defined]  # a property
+            "return self.is_open and is_handed_over",
+            "return self.is_open",
+        ),
+    ),
+    _bug(
+        "short_write_is_a_write",
+        "A write that was answered is done.",
+        Edit(writer.SegmentWriter.on_written, "if self._is_round_short:", "if False:"),
+    ),
+)
+
+_REQUESTS = (
+    _bug(
+        "dedup_not_checkpointed",
+        "The table of a partition fills again by itself.",
+        Edit(
+            replica.Replica.checkpoint,
+            "state.table.encode()",
+            'state.table.encode() if state.table.is_lockstep else b""',
+        ),
+    ),
+    _bug(
+        "dedup_lost_on_transfer",
+        "A state transfer brings the messages; requests are the primary's business.",
+        Edit(
+            transfer._install,
+            "state.table.install(table_piece.data)",
+            "state.table.install(table_piece.data if state.table.is_lockstep else before)",
+        ),
+    ),
+    _bug(
+        "trim_known_by_its_end",
+        "A retry has the same body as the first try.",
+        Edit(
+            dedup._answer_of,
+            "header.request_checksum if is_resolved else xxh3_64(body)",
+            "xxh3_64(body)",
+        ),
+        Edit(
+            dedup.DedupTable._checksum_again,
+            "if header.operation == Operation.DELETE_SEGMENTS:",
+            "if False:",
+        ),
+    ),
+    _bug(
+        "answer_of_now",
+        "A retry is told where the log stands.",
+        Edit(
+            dedup.DedupTable._judge_again,
+            "confirmation(self._namespace, base_offset)",
+            "confirmation(self._namespace, op)",
+        ),
+    ),
+    _bug(
+        "auto_commit_is_no_op",
+        "An offset is stored where it was served; nobody else needs it.",
+        Edit(
+            polls.Polls._commit,
+            "self._propose(key)",
+            "local.machine._offsets.store(key.kind, key.id, offset)",
+        ),
+    ),
+)
+
+_NODE = (
+    _bug(
+        "sends_durable_when_written",
+        "The write of a send has returned, so it is durable.",
+        Edit(
+            plane.Plane._waits_for_sync,
+            "if operation != Operation.SEND_MESSAGES or config.is_persisted:",
+            "if operation != Operation.SEND_MESSAGES:",
+        ),
+    ),
+    _bug(
+        "requests_before_the_start",
+        "A request that comes early can wait in the log.",
+        Edit(plane.Plane.put_request, "if not self._has_begun:", "if False:"),
+    ),
+    _bug(
+        "evicted_stays_bound",
+        "A connection holds its session until it closes.",
+        Edit(shard.Shard._deliver, "desk.connections.unbind(connection)", "pass"),
+        is_stall=True,
+    ),
+    _bug(
+        "denied_without_users",
+        "A user that is not known here does not exist.",
+        Edit(
+            login.Logins.on_verified,
+            "elif pending.is_current:",
+            "elif True:",
+        ),
+        Edit(login.Logins._deny, "if self._is_current:", "if True:"),
+    ),
+    _bug(
+        "any_incarnation_will_do",
+        "A partition of that name is that partition.",
+        Edit(
+            plane.Plane._is_of_origin,
+            "if origin == self._configs[replica.group].origin:",
+            "if True:",
+        ),
+    ),
+    _bug(
+        "offsets_given_again",
+        "After a power cut the log goes on where it ends.",
+        Edit(
+            keeper.Keeper._add,
+            "local.lost_until = ceiling",
+            "local.lost_until = 0",
+        ),
+    ),
+    _bug(
+        "lost_range_may_wait",
+        "The lost range is proposed; sends need not wait for it.",
+        Edit(keeper.Keeper._propose_missing, "elif local.is_short:", "elif False:"),
+        is_stall=True,
+    ),
+    _bug(
+        "deleted_partition_comes_back",
+        "Metadata names the partition, so it is made.",
+        Edit(
+            keeper.Keeper.reconcile,
+            "if is_behind and dormant.get(each.group) != each.created_revision:",
+            "if False:",
+        ),
+    ),
+)
+
+BUGS = {bug.name: bug for bug in (*_PARTITIONS, *_SEGMENTS, *_REQUESTS, *_NODE)}

@@ -1,0 +1,227 @@
+"""The checkers of whole nodes see what they are there for."""
+
+import pytest
+
+from headrace.base.ids import GroupId, unpack_namespace
+from headrace.metadata.target import PartitionTarget
+from headrace.partitions.confirm import confirmation
+from headrace.sim.nodes.actions import make_batch
+from headrace.sim.nodes.checkers import METADATA, Checkers
+from headrace.sim.nodes.history import Applied, Incarnation
+from headrace.sim.violation import SimViolationError
+from headrace.wire.batches import admit_batch
+from headrace.wire.commands.messages import Confirmation, PolledMessages, StoredOffset
+from headrace.wire.numbers import ConsumerKind, Operation
+from headrace.wire.replica_headers import PrepareHeader
+
+GROUP = GroupId(0)
+NAME = "t0/0"
+
+
+def target(*, is_persisted: bool = True) -> PartitionTarget:
+    return PartitionTarget(
+        group=GROUP,
+        created_revision=1,
+        is_persisted=is_persisted,
+        is_offset_persisted=True,
+        segment_bytes=5_000,
+        message_expiry=0,
+        bytes_max=0,
+        purge_generation=0,
+    )
+
+
+class Stage:
+    """One partition, whose ops any node may apply."""
+
+    def __init__(self, *, is_persisted: bool = True) -> None:
+        self.checkers = Checkers()
+        self.key = self.checkers.known(target(is_persisted=is_persisted), NAME)
+        self.next_offset = 0
+        self.parent = 0
+
+    def make(self, op: int, request: int, *, offset: int | None = None) -> Applied:
+        """Give a send as a node applies it."""
+        batch = make_batch([b"%d" % request] * 2, first_id=request, origin=5)
+        self.checkers.sent(7, request, batch, now=request)
+        stamped = bytearray(batch)
+        base = self.next_offset if offset is None else offset
+        admit_batch(stamped, 2, partition_id=0, base_offset=base, base_timestamp=op)
+        header = PrepareHeader(
+            op=op,
+            operation=Operation.SEND_MESSAGES,
+            group=GROUP,
+            client=7,
+            request=request,
+            checksum=op * 1000 + request,
+            parent=self.parent,
+        )
+        reply = confirmation(unpack_namespace(GROUP), base)
+        return Applied(header, bytes(stamped), reply, (op,), 1, op)
+
+    def send(self, op: int, request: int) -> Applied:
+        """Have node 0 apply a send."""
+        applied = self.make(op, request)
+        self.checkers.applied(0, self.key, applied, None)
+        self.next_offset += 2
+        self.parent = applied.header.checksum
+        return applied
+
+
+def test_equal_applications_are_fine_and_unequal_ones_are_seen() -> None:
+    stage = Stage()
+    applied = stage.send(1, 1)
+    stage.checkers.applied(1, stage.key, applied, None)
+    for wrong in (
+        applied._replace(before=(9,)),
+        applied._replace(table=9),
+        applied._replace(state_hash=9),
+        applied._replace(reply=b"other"),
+    ):
+        with pytest.raises(SimViolationError, match="R2"):
+            stage.checkers.applied(1, stage.key, wrong, None)
+
+
+def test_two_ops_of_one_number_are_seen() -> None:
+    stage = Stage()
+    stage.send(1, 1)
+    with pytest.raises(SimViolationError, match="R1"):
+        stage.checkers.applied(1, stage.key, stage.make(1, 2, offset=0), None)
+
+
+def test_a_wrong_parent_is_seen() -> None:
+    stage = Stage()
+    stage.send(1, 1)
+    stage.parent = 99
+    with pytest.raises(SimViolationError, match="R1"):
+        stage.checkers.applied(0, stage.key, stage.make(2, 2), None)
+
+
+def test_a_request_that_is_applied_twice_is_seen() -> None:
+    stage = Stage()
+    stage.send(1, 1)
+    with pytest.raises(SimViolationError, match="P4"):
+        stage.checkers.applied(0, stage.key, stage.make(2, 1), None)
+
+
+def test_what_nobody_sent_is_seen() -> None:
+    stage = Stage()
+    applied = stage.make(1, 1)
+    stage.checkers.sent(7, 1, make_batch([b"other!"] * 2, first_id=1, origin=5), now=1)
+    with pytest.raises(SimViolationError, match="H2"):
+        stage.checkers.applied(0, stage.key, applied, None)
+
+
+def test_a_confirmation_must_tell_what_was_committed() -> None:
+    stage = Stage()
+    stage.send(1, 1)
+    stage.checkers.confirmed(7, 1, Confirmation(0, 0, 0, 0), now=5)
+    with pytest.raises(SimViolationError, match="P4"):
+        stage.checkers.confirmed(7, 1, Confirmation(0, 0, 0, 2), now=5)
+    with pytest.raises(SimViolationError, match="P1"):
+        stage.checkers.confirmed(7, 2, Confirmation(0, 0, 0, 2), now=5)
+
+
+def test_sends_in_a_row_have_rising_offsets() -> None:
+    stage = Stage()
+    stage.send(1, 1)
+    stage.send(2, 5)
+    stage.checkers.confirmed(7, 5, Confirmation(0, 0, 0, 2), now=6)
+    stage.checkers.sent(7, 1, stage.make(9, 1).body, now=8)  # as if it had begun only now
+    with pytest.raises(SimViolationError, match="H6"):
+        stage.checkers.confirmed(7, 1, Confirmation(0, 0, 0, 0), now=9)
+
+
+def polled(*batches: bytes, current: int = 100) -> PolledMessages:
+    return PolledMessages(0, current, 2 * len(batches), memoryview(b"".join(batches)))
+
+
+def test_a_poll_must_serve_what_was_committed_without_a_gap() -> None:
+    stage = Stage()
+    first, second, third = (stage.send(op, op).body for op in (1, 2, 3))
+    assert stage.checkers.polled(0, NAME, polled(first, second)) == (0, 3)
+    assert stage.checkers.polled(0, NAME, polled()) is None
+    with pytest.raises(SimViolationError, match="gap"):
+        stage.checkers.polled(0, NAME, polled(first, third))
+    with pytest.raises(SimViolationError, match="P3"):
+        stage.checkers.polled(0, "t1/0", polled(first))
+    with pytest.raises(SimViolationError, match="P3"):
+        stage.checkers.polled(0, NAME, polled(stage.make(4, 4).body))
+    with pytest.raises(SimViolationError, match="R6"):
+        stage.checkers.polled(0, NAME, polled(first, current=0))
+
+
+@pytest.mark.parametrize("at", [3, 60, 260, 310])
+def test_a_flipped_bit_is_never_served(at: int) -> None:
+    stage = Stage()
+    data = bytearray(stage.send(1, 1).body)
+    data[at] ^= 1
+    with pytest.raises(SimViolationError, match=r"P6|P3"):
+        stage.checkers.polled(0, NAME, polled(bytes(data)))
+
+
+def test_the_end_of_a_log_may_be_lost_by_its_class_and_once() -> None:
+    stage = Stage(is_persisted=False)
+    stage.send(1, 1)
+    stage.send(2, 2)
+    stage.checkers.lose_power_alone()
+    stage.parent = 1001
+    stage.checkers.applied(0, stage.key, stage.make(2, 3, offset=2), None)
+    with pytest.raises(SimViolationError, match="R1"):
+        stage.checkers.applied(0, stage.key, stage.make(2, 4, offset=2), None)
+
+
+def test_an_offset_that_was_seen_is_never_given_again() -> None:
+    stage = Stage(is_persisted=False)
+    stage.send(1, 1)
+    stage.send(2, 2)
+    stage.checkers.confirmed(7, 2, Confirmation(0, 0, 0, 2), now=5)
+    stage.checkers.lose_power_alone()
+    stage.parent = 1001
+    with pytest.raises(SimViolationError, match="given twice"):
+        stage.checkers.applied(0, stage.key, stage.make(2, 3, offset=2), None)
+
+
+def test_a_persisted_log_loses_nothing() -> None:
+    stage = Stage()
+    stage.send(1, 1)
+    stage.checkers.lose_power_alone()
+    with pytest.raises(SimViolationError, match="R1"):
+        stage.checkers.applied(0, stage.key, stage.make(1, 2, offset=0), None)
+
+
+def test_an_offset_that_nobody_stored_is_seen() -> None:
+    stage = Stage()
+    told = StoredOffset(0, 5, 3)
+    with pytest.raises(SimViolationError, match="P5"):
+        stage.checkers.offset_told(NAME, ConsumerKind.CONSUMER, 1, told, 0)
+
+
+def test_an_answer_of_the_metadata_must_be_the_applied_one() -> None:
+    checkers = Checkers()
+    header = PrepareHeader(op=1, operation=Operation.CREATE_STREAM, client=7, request=1, checksum=5)
+    checkers.applied(0, METADATA, Applied(header, b"", b"made", (), 1, 1), None)
+    checkers.answered(1, 7, 1, b"made")
+    for op, client, request, body in ((2, 7, 1, b"made"), (1, 8, 1, b"made"), (1, 7, 1, b"no")):
+        with pytest.raises(SimViolationError, match="R6"):
+            checkers.answered(op, client, request, body)
+
+
+def test_an_audit_wants_the_whole_segment_unless_retention_took_it() -> None:
+    stage = Stage()
+    stage.send(1, 1)
+    stage.checkers.audited(0, stage.key, 0, 1, (0, 1))
+    for span in (None, (0, 0), (1, 1)):
+        with pytest.raises(SimViolationError, match="P1"):
+            stage.checkers.audited(0, stage.key, 0, 1, span)
+    model = stage.checkers.histories[stage.key].model
+    assert model is not None
+    model.first_offset = 2
+    stage.checkers.audited(0, stage.key, 0, 1, None)
+
+
+def test_one_incarnation_has_one_name() -> None:
+    stage = Stage()
+    assert stage.key == Incarnation(GROUP, 1)
+    with pytest.raises(SimViolationError, match="two names"):
+        stage.checkers.known(target(), "t1/0")

@@ -1,0 +1,35 @@
+"""The simulator of whole nodes sees every planted bug, under the seed that was found for it."""
+
+import pytest
+
+from tests.sim.nodes.planted import BUGS
+from tests.sim.planted import plant
+from tools.hunt_node import LIMIT, is_caught, is_clean, read_seeds, run_planted
+
+FOUND = read_seeds()
+
+
+def test_there_are_enough_bugs_and_each_has_its_seed() -> None:
+    assert len(BUGS) >= 10
+    assert list(FOUND) == list(BUGS)
+    assert all(1 <= found.seed <= LIMIT for found in FOUND.values())
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_bug_fits_the_code_and_leaves_it_as_it_was(name: str) -> None:
+    functions = [edit.function for edit in BUGS[name].edits]
+    before = [function.__code__ for function in functions]
+    with plant(BUGS[name]):
+        planted = [function.__code__ for function in functions]
+    after = [function.__code__ for function in functions]
+    assert all(one is not other for one, other in zip(before, planted, strict=True))
+    assert after == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BUGS)
+def test_the_simulator_sees_a_bug(name: str) -> None:
+    seed = FOUND[name].seed
+    report = run_planted(name, seed)
+    assert is_caught(name, report), "search for another seed: python -m tools.hunt_node"
+    assert is_clean(seed), "the seed fails without the bug too"
