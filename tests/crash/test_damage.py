@@ -89,7 +89,6 @@ def test_swapped_folders_are_known(patient: Patient, one: str, other: str) -> No
     assert outcome == ("error" if one.startswith("partitions") else "refused"), said
 
 
-@pytest.mark.xfail(reason="two nodes of one cluster name are formatted with the same identity")
 def test_a_store_of_another_node_is_refused(patient: Patient, original: Original) -> None:
     """DK17: the metadata of one node with the partitions of another."""
     with crash_node() as stranger:

@@ -10,6 +10,7 @@ from headrace.server.folders import (
     FolderRefusedError,
     StrangeFolderError,
     check_layout,
+    draw_cluster,
     format_folder,
     hold_folder,
     is_new,
@@ -68,7 +69,10 @@ def test_a_format_that_was_broken_off_is_made_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "told"),
-    [({"cluster": 2}, "another cluster"), ({"replica_count": 3}, "replica 0 of 1, not 0 of 3")],
+    [
+        ({"cluster": 1 << 64}, "another cluster"),
+        ({"replica_count": 3}, "replica 0 of 1, not 0 of 3"),
+    ],
 )
 def test_a_folder_of_another_node_is_refused(
     tmp_path: Path, changes: dict[str, int], told: str
@@ -105,3 +109,18 @@ def test_a_store_that_is_gone_is_refused(tmp_path: Path) -> None:
     data.rmdir()
     with pytest.raises(FolderRefusedError, match="is missing"):
         open_one(data, configs()[1], lambda: None)
+
+
+def test_stores_of_two_nodes_with_one_cluster_name_are_told_apart(tmp_path: Path) -> None:
+    """DK17."""
+    named = configs()[0].cluster
+    folders = [tmp_path / "one", tmp_path / "two"]
+    numbers = []
+    for folder in folders:
+        with hold_folder(folder):
+            format_folder(folder, configs(cluster=draw_cluster(named)))
+        numbers.append(check_layout(folder, configs()[0]))
+    assert numbers[0] != numbers[1]
+    _, data = store_folders(folders[1])
+    with pytest.raises(FolderRefusedError):
+        open_one(data, configs(cluster=numbers[0])[1], lambda: None)

@@ -16,6 +16,7 @@ Flow: recover.
 
 import fcntl
 import os
+import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,6 +36,7 @@ FIRST_GENERATION = 1
 
 _LAYOUT_TEMPORARY = f"{LAYOUT_NAME}.tmp"  # all that is left of a format that a crash broke off
 _KNOWN = (LOCK_NAME, _LAYOUT_TEMPORARY, METADATA_NAME, SHARDS_NAME, PARTITIONS_NAME)
+_NODE_BITS = 64
 _FOLDER_MODE = 0o700
 _FILE_MODE = 0o600
 
@@ -157,8 +159,17 @@ def _write_layout(folder: Path, data: bytes) -> None:
         os.close(fd)
 
 
-def check_layout(folder: Path, config: StoreConfig) -> None:
-    """Compare the layout record with what the node is told to be.
+def draw_cluster(cluster: int) -> int:
+    """Give the number under which a new node that is a cluster of one formats its stores.
+
+    The upper half is the cluster's, the lower one is drawn: without it, the stores of two nodes
+    with the same cluster name could take each other's place (DK17).
+    """
+    return cluster >> _NODE_BITS << _NODE_BITS | secrets.randbits(_NODE_BITS)
+
+
+def check_layout(folder: Path, config: StoreConfig) -> int:
+    """Compare the layout record with what the node is told to be; give the number it has.
 
     Raises:
         FolderRefusedError: They differ, or the record is damaged.
@@ -174,7 +185,7 @@ def check_layout(folder: Path, config: StoreConfig) -> None:
         record = decode_layout(choice.payload)
     except CorruptError as error:
         raise FolderRefusedError(f"{path}: {error}") from None
-    if record.cluster != config.cluster:
+    if record.cluster >> _NODE_BITS != config.cluster >> _NODE_BITS:
         raise FolderRefusedError(
             f"{path}: the folder belongs to another cluster: check cluster.name"
         )
@@ -185,6 +196,7 @@ def check_layout(folder: Path, config: StoreConfig) -> None:
         )
     if record.shard_count != 1:
         raise FolderRefusedError(f"{path}: the folder has {record.shard_count} shards, not 1")
+    return record.cluster
 
 
 class OpenedStore:

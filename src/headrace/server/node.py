@@ -8,7 +8,6 @@ Flow: recover, receive, reply.
 """
 
 import asyncio
-import hashlib
 import logging
 import secrets
 from collections.abc import Callable
@@ -50,6 +49,7 @@ from headrace.server.folders import (
     PARTITIONS_NAME,
     OpenedStore,
     check_layout,
+    draw_cluster,
     format_folder,
     is_new,
     open_one,
@@ -64,6 +64,7 @@ from headrace.transports.tcp import TcpListener
 from headrace.vsr.timeouts import Timeouts
 from headrace.wire.commands.system import ClusterMetadata
 from headrace.wire.commands.system import Node as NodeRecord
+from headrace.wire.handshake import cluster_id
 from headrace.wire.numbers import NodeStatus, Role, SnapshotType
 
 _TICK_MICROS = 10_000
@@ -136,7 +137,9 @@ class Node:
             is_fresh = not any(_has_ops(group) for group in stores[METADATA_STORE].opened.groups)
             password_hash = root_password_hash(self._keeper) if is_fresh else ""
             self.shard = Shard(
-                _settings(config, version, password_hash), stores[0].opened, stores[1].opened
+                _settings(config, self._cluster, version, password_hash),
+                stores[0].opened,
+                stores[1].opened,
             )
             self._disks = [store.disk for store in stores]
             self._segments = SegmentFiles(
@@ -155,10 +158,13 @@ class Node:
 
     def _open_stores(self, boot_identity: int) -> list[OpenedStore]:
         folder = self._config.server.data_dir
-        configs = _store_configs(self._config, boot_identity)
+        named = cluster_id(self._config.cluster.name)
         if is_new(folder):
-            format_folder(folder, configs)
-        check_layout(folder, configs[0])
+            own = draw_cluster(named)
+            format_folder(folder, _store_configs(self._config, own, boot_identity))
+        asked = _store_configs(self._config, named, boot_identity)
+        self._cluster = check_layout(folder, asked[0])
+        configs = _store_configs(self._config, self._cluster, boot_identity)
         stores = []
         for path, config in zip(store_folders(folder), configs, strict=True):
             store = open_one(path, config, self._wake)
@@ -310,15 +316,12 @@ def _drop_frame(_: SendFrame) -> None:
 # From configuration to what the parts are told.
 
 
-def cluster_id(name: str) -> int:
-    """Give the number of a cluster of that name (VS-35, O6.4)."""
-    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=16).digest(), "little")
-
-
-def _store_configs(config: ServerConfig, boot_identity: int) -> tuple[StoreConfig, StoreConfig]:
+def _store_configs(
+    config: ServerConfig, cluster: int, boot_identity: int
+) -> tuple[StoreConfig, StoreConfig]:
     def make(journal: int, section: JournalSection) -> StoreConfig:
         made = StoreConfig(
-            cluster=cluster_id(config.cluster.name),
+            cluster=cluster,
             replica=0,
             replica_count=1,
             journal_bytes_max=section.bytes_max,
@@ -344,10 +347,10 @@ def _hash_parameters(config: ServerConfig) -> HashParameters:
     )
 
 
-def _plane_config(config: ServerConfig, journal: int) -> PlaneConfig:
+def _plane_config(config: ServerConfig, number: int, journal: int) -> PlaneConfig:
     cluster = config.cluster
     return PlaneConfig(
-        cluster=cluster_id(cluster.name),
+        cluster=number,
         replica=0,
         replica_count=1,
         timeouts=Timeouts(
@@ -370,14 +373,16 @@ def _plane_config(config: ServerConfig, journal: int) -> PlaneConfig:
     )
 
 
-def _settings(config: ServerConfig, version: str, root_password_hash: str) -> ShardSettings:
+def _settings(
+    config: ServerConfig, cluster: int, version: str, root_password_hash: str
+) -> ShardSettings:
     major, minor, patch = (int(part) for part in version.split(".")[:3])
     policy = (
         AheadPolicy.CLAMP if config.consumers.offset_ahead_policy == "clamp" else (AheadPolicy.FAIL)
     )
     return ShardSettings(
-        metadata=_plane_config(config, 0),
-        data=_plane_config(config, 1),
+        metadata=_plane_config(config, cluster, 0),
+        data=_plane_config(config, cluster, 1),
         topic_defaults=TopicDefaults(
             message_expiry=config.topics.message_expiry,
             max_topic_size=config.topics.max_topic_size,
