@@ -1,6 +1,66 @@
 """Headrace: a persistent message-streaming platform with Spark built in.
 
-This module imports nothing of the package, so that no layer pulls in another by accident.
+```python
+import headrace
+
+with headrace.connect() as client:
+    client.send("shop/orders", ["one order"])
+```
+
+This module imports nothing of the package, so that no layer pulls in another by accident: what it
+offers is loaded when it is asked for. Its types are in `__init__.pyi`.
 """
 
+import importlib
+
 __version__ = "0.1.0"
+
+_CLIENT = "headrace.client"
+# What is offered here, and the module that has it.
+_HOMES = {
+    "connect": "headrace.client.sync",
+    **dict.fromkeys(
+        (
+            "AlreadyApplied",
+            "AlreadyExists",
+            "AsyncClient",
+            "BufferFull",
+            "Client",
+            "ClientClosed",
+            "Consumer",
+            "DataDamaged",
+            "DataLost",
+            "HeadraceError",
+            "Message",
+            "Messages",
+            "NotFound",
+            "NotOwned",
+            "OffsetsReset",
+            "Place",
+            "Producer",
+            "ProtocolBroken",
+            "RefusedByServer",
+            "Sent",
+            "Unauthenticated",
+            "Unauthorized",
+            "Unavailable",
+        ),
+        _CLIENT,
+    ),
+}
+_MODULES = ("aio",)
+
+
+def __getattr__(name: str) -> object:
+    """Load what is offered here when it is first used."""
+    if name in _MODULES:
+        return importlib.import_module(f"headrace.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'headrace' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES, *_MODULES])

@@ -1,1 +1,56 @@
-"""The SDK: one sans-IO session with a sync and an async face."""
+"""The SDK: one sans-IO session with a sync and an async face.
+
+`headrace.connect` and `headrace.aio.connect` are the ways in; what they give, take and raise is
+named here.
+"""
+
+from headrace.client.aio import AsyncClient
+from headrace.client.batching import Place
+from headrace.client.calls.messages import Sent
+from headrace.client.errors import (
+    AlreadyApplied,
+    AlreadyExists,
+    BufferFull,
+    ClientClosed,
+    DataDamaged,
+    DataLost,
+    HeadraceError,
+    NotFound,
+    NotOwned,
+    OffsetsReset,
+    ProtocolBroken,
+    RefusedByServer,
+    Unauthenticated,
+    Unauthorized,
+    Unavailable,
+)
+from headrace.client.messages import Message, Messages
+from headrace.client.sync import Client
+from headrace.client.sync_consumer import Consumer
+from headrace.client.sync_producer import Producer
+
+__all__ = [
+    "AlreadyApplied",
+    "AlreadyExists",
+    "AsyncClient",
+    "BufferFull",
+    "Client",
+    "ClientClosed",
+    "Consumer",
+    "DataDamaged",
+    "DataLost",
+    "HeadraceError",
+    "Message",
+    "Messages",
+    "NotFound",
+    "NotOwned",
+    "OffsetsReset",
+    "Place",
+    "Producer",
+    "ProtocolBroken",
+    "RefusedByServer",
+    "Sent",
+    "Unauthenticated",
+    "Unauthorized",
+    "Unavailable",
+]

@@ -1,0 +1,69 @@
+"""A call: one request to the server, and how its answer is read."""
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from headrace.client.errors import refused
+from headrace.client.steps import Pause
+from headrace.wire.commands.command import Command
+from headrace.wire.errors import Code
+
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+Q = TypeVar("Q")
+
+
+@dataclass(frozen=True)
+class Call(Generic[R_co]):
+    """What is sent and how the payload of the answer becomes a value.
+
+    It has no state: the session gives it a number when it is asked.
+    """
+
+    command: Command[Any, Any]  # `read` has the type of the answer.
+    body: bytes
+    read: Callable[[memoryview], R_co]
+    asked: str
+
+    def __repr__(self) -> str:
+        # A body may hold a password.
+        return f"<call: {self.asked}>"
+
+
+# What logic above the session is made of; see `headrace.client.steps`.
+Flow: TypeAlias = Generator[Call[Any] | Pause, Any, R]
+
+
+def make_call(command: Command[Q, R], request: Q, about: object = "") -> Call[R]:
+    """Give the call of a command; `about` names its object in errors.
+
+    Raises:
+        ValueError: A value does not fit its field.
+    """
+    asked = f"{command.name} {about!r}" if about != "" else command.name
+    return Call(command, command.encode_request(request), command.decode_reply, asked)
+
+
+def make_get(command: Command[Q, R | None], request: Q, about: object, missing: Code) -> Call[R]:
+    """Give the call of a command that answers with nothing when there is no such object."""
+    maybe = make_call(command, request, about)
+
+    def read(payload: memoryview) -> R:
+        found = maybe.read(payload)
+        if found is None:
+            raise refused(missing, maybe.asked)
+        return found
+
+    return Call(command, maybe.body, read, maybe.asked)
+
+
+def ask(call: Call[R]) -> Flow[R]:
+    """Have a call carried out from within a flow; give its typed answer."""
+    answer: R = yield call
+    return answer
+
+
+def pause(seconds: float) -> Flow[None]:
+    """Let time pass from within a flow."""
+    yield Pause(seconds)

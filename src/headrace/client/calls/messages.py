@@ -1,0 +1,133 @@
+"""Sending one batch, and polling once: what producers and consumers are made of."""
+
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from headrace.client.call import Call, make_call
+from headrace.client.calls.names import (
+    ANONYMOUS,
+    TopicName,
+    join_topic,
+    make_consumer,
+    split_topic,
+)
+from headrace.client.errors import ProtocolBroken
+from headrace.client.messages import Messages, read_messages
+from headrace.wire.commands.messages import (
+    POLL_MESSAGES,
+    SEND_MESSAGES,
+    PolledMessages,
+    PollMessages,
+    encode_routing,
+)
+from headrace.wire.identifiers import (
+    Consumer,
+    First,
+    FromOffset,
+    FromTimestamp,
+    Identifier,
+    Last,
+    Next,
+    Strategy,
+    ToPartition,
+)
+
+# Where to begin: an offset, a time, or a word.
+Start: TypeAlias = int | datetime | Literal["earliest", "latest", "next"]
+
+COUNT_MAX = 1_000_000
+_MICROS = 1_000_000
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """Where a batch lies: its first message has `offset`, the others follow."""
+
+    partition: int
+    offset: int
+    count: int
+
+
+def send_batch(topic: TopicName, partition: int, batch: bytes, count: int) -> Call[Sent]:
+    """Send a batch to one partition.
+
+    The partition is always named: a retry must reach the one that knows the first attempt.
+    """
+    stream, name = split_topic(topic)
+    routing = encode_routing(stream, name, ToPartition(partition), messages_count=count)
+    asked = f"send to {join_topic(topic)!r}"
+
+    def read(payload: memoryview) -> Sent:
+        confirmations = SEND_MESSAGES.decode_reply(payload)
+        if len(confirmations) != 1:
+            raise ProtocolBroken(f"{asked}: {len(confirmations)} confirmations of one batch")
+        return Sent(partition, confirmations[0].base_offset, count)
+
+    return Call(SEND_MESSAGES, routing + batch, read, asked)
+
+
+def poll_raw(
+    topic: TopicName, partition: int, strategy: Strategy, *, who: Consumer, count: int
+) -> Call[PolledMessages]:
+    """Poll one partition; the answer may be the word to sync, which is no partition's."""
+    stream, name = split_topic(topic)
+    request = PollMessages(
+        consumer=who,
+        stream=stream,
+        topic=name,
+        partition_id=partition,
+        strategy=strategy,
+        count=count,
+        auto_commit=False,
+    )
+    return make_call(POLL_MESSAGES, request, join_topic(topic))
+
+
+def poll(
+    topic: TopicName,
+    partition: int = 0,
+    *,
+    start: Start = "earliest",
+    count: int = 100,
+    consumer: Identifier | None = None,
+    group: Identifier | None = None,
+) -> Call[Messages]:
+    """Give messages of one partition, at most `count`, maybe none; nothing is stored.
+
+    `start` is an offset, a time, `"earliest"`, `"latest"` for the newest `count`, or `"next"` for
+    what follows the stored offset of the consumer or group. An offset that is gone gives the
+    oldest message there is, without a word: a consumer from `client.consumer` tells.
+
+    >>> _ = client.create_stream("shop")
+    >>> _ = client.create_topic("shop/orders")
+    >>> _ = client.send("shop/orders", ["one", "two"])
+    >>> [message.text for message in client.poll("shop/orders", start=1)]
+    ['two']
+    """
+    if not 1 <= count <= COUNT_MAX:
+        raise ValueError(f"count {count}, allowed 1 to {COUNT_MAX}")
+    is_anonymous = consumer is None and group is None
+    who = ANONYMOUS if is_anonymous else make_consumer(consumer, group)
+    raw = poll_raw(topic, partition, make_strategy(start), who=who, count=count)
+    return Call(raw.command, raw.body, lambda payload: read_messages(raw.read(payload)), raw.asked)
+
+
+def make_strategy(start: Start) -> Strategy:
+    """Give what the protocol calls a place to begin.
+
+    Raises:
+        ValueError: There is no such place.
+    """
+    if isinstance(start, datetime):
+        if start.tzinfo is None:
+            raise ValueError("start: a time needs its time zone, such as datetime.now(UTC)")
+        return FromTimestamp(max(int(start.timestamp() * _MICROS), 0))
+    if isinstance(start, int):
+        if not 0 <= start < 1 << 64:
+            raise ValueError(f"start: {start} is no offset")
+        return FromOffset(start)
+    words: dict[str, Strategy] = {"earliest": First(), "latest": Last(), "next": Next()}
+    if start not in words:
+        raise ValueError(f"start: {start!r} is no offset, no time and none of {', '.join(words)}")
+    return words[start]

@@ -1,0 +1,88 @@
+"""The server itself: liveness, statistics, cluster, connections."""
+
+from collections.abc import Sequence
+
+from headrace.client.call import Call, make_call, make_get
+from headrace.wire.commands import clients, system
+from headrace.wire.commands.clients import Client, ClientDetails
+from headrace.wire.commands.system import ClusterMetadata, OptionSpec, Stats
+from headrace.wire.errors import Code
+from headrace.wire.numbers import OptionsScope, SnapshotCompression, SnapshotType
+
+
+def ping() -> Call[None]:
+    """Ask whether the server answers.
+
+    >>> client.ping()
+    """
+    return make_call(system.PING, None)
+
+
+def get_stats() -> Call[Stats]:
+    """Give the node in numbers.
+
+    >>> client.get_stats().streams_count
+    0
+    """
+    return make_call(system.GET_STATS, None)
+
+
+def get_snapshot(
+    types: Sequence[SnapshotType] = (SnapshotType.ALL,),
+    *,
+    compression: SnapshotCompression = SnapshotCompression.DEFLATED,
+) -> Call[bytes]:
+    """Give an archive (ZIP) of what the node knows about itself, for a report of a problem.
+
+    >>> client.get_snapshot()[:2]
+    b'PK'
+    """
+    call = make_call(system.GET_SNAPSHOT, system.GetSnapshot(compression, tuple(types)))
+    return Call(call.command, call.body, lambda payload: bytes(call.read(payload)), call.asked)
+
+
+def get_cluster() -> Call[ClusterMetadata]:
+    """Give the nodes of the cluster, and which of them leads.
+
+    >>> len(client.get_cluster().nodes)
+    1
+    """
+    return make_call(system.GET_CLUSTER_METADATA, None)
+
+
+def describe_options(scope: OptionsScope = OptionsScope.TOPIC) -> Call[tuple[OptionSpec, ...]]:
+    """Give the options that objects of a kind may have, with their defaults.
+
+    >>> "durability" in [option.key for option in client.describe_options()]
+    True
+    """
+    return make_call(system.DESCRIBE_OPTIONS, system.DescribeOptions(scope))
+
+
+def get_me() -> Call[ClientDetails]:
+    """Give this connection as the server sees it.
+
+    >>> client.get_me().client.user_id
+    0
+    """
+    return make_call(clients.GET_ME, None)
+
+
+def get_client(number: int) -> Call[ClientDetails]:
+    """Give one connection of the server by its number; `NotFound` if there is none.
+
+    >>> me = client.get_me().client.client_id
+    >>> client.get_client(me).client.client_id == me
+    True
+    """
+    request = clients.GetClient(number)
+    return make_get(clients.GET_CLIENT, request, number, Code.CLIENT_NOT_FOUND)
+
+
+def get_clients() -> Call[tuple[Client, ...]]:
+    """Give all connections of the server.
+
+    >>> len(client.get_clients()) >= 1
+    True
+    """
+    return make_call(clients.GET_CLIENTS, None)

@@ -1,0 +1,257 @@
+"""Messages as a user sees them: read lazily from the columns of a poll, and made into a batch.
+
+The kernel walks a poll once and gives columns. A `Message` is made when somebody looks at it, its
+headers when somebody looks at those; who works with columns never pays for either.
+"""
+
+import os
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import accumulate
+from typing import overload
+
+from headrace import kernel
+from headrace.client.errors import DataDamaged, ProtocolBroken
+from headrace.kernel import (
+    MESSAGE_ID_BYTES,
+    OFFSET_MAX,
+    PAYLOAD_BYTES_MAX,
+    USER_HEADERS_BYTES_MAX,
+    BatchError,
+    Columns,
+)
+from headrace.wire.commands.messages import PolledMessages
+from headrace.wire.fields import (
+    FieldValue,
+    decode_user_headers,
+    encode_user_headers,
+    make_field,
+)
+
+_MICROS = 1_000_000
+
+
+class Message:
+    """One message.
+
+    Attributes:
+        partition: The partition that it lies in.
+        offset: Its place there.
+        value: What was sent.
+        timestamp: When the server took it, in microseconds since 1970.
+        origin_timestamp: When it was made, by the clock of who sent it, likewise.
+        id: A number of 128 bits that its sender gave it.
+    """
+
+    __slots__ = (
+        "_headers",
+        "id",
+        "offset",
+        "origin_timestamp",
+        "partition",
+        "timestamp",
+        "value",
+    )
+
+    def __init__(  # noqa: PLR0913 - one for each column; only `Messages` makes them
+        self,
+        partition: int,
+        offset: int,
+        value: bytes,
+        *,
+        timestamp: int,
+        origin_timestamp: int,
+        message_id: int,
+        headers: bytes,
+    ) -> None:
+        self.partition = partition
+        self.offset = offset
+        self.value = value
+        self.timestamp = timestamp
+        self.origin_timestamp = origin_timestamp
+        self.id = message_id
+        self._headers = headers
+
+    @property
+    def headers(self) -> dict[FieldValue, FieldValue]:
+        """Its headers; made anew each time."""
+        pairs = decode_user_headers(self._headers)
+        return {key.value: value.value for key, value in pairs}
+
+    @property
+    def text(self) -> str:
+        """Its value as text; raises `UnicodeDecodeError` if it is not UTF-8."""
+        return self.value.decode()
+
+    @property
+    def time(self) -> datetime:
+        """When the server took it."""
+        return datetime.fromtimestamp(self.timestamp / _MICROS, UTC)
+
+    def __repr__(self) -> str:
+        shown = self.value if len(self.value) <= 32 else self.value[:29] + b"..."
+        return f"<message {self.partition}:{self.offset} {shown!r}>"
+
+
+class Messages(Sequence[Message]):
+    """The messages of one poll, all of one partition, in the order of their offsets.
+
+    `columns` has them in the memory layout of Arrow; `current_offset` is the last offset that the
+    partition had when it answered.
+    """
+
+    __slots__ = (
+        "_header_offsets",
+        "_offsets",
+        "_origins",
+        "_payload_offsets",
+        "_timestamps",
+        "columns",
+        "current_offset",
+        "partition",
+    )
+
+    def __init__(self, partition: int, current_offset: int, columns: Columns) -> None:
+        self.partition = partition
+        self.current_offset = current_offset
+        self.columns = columns
+        self._offsets = memoryview(columns.offsets).cast("q")
+        self._timestamps = memoryview(columns.timestamps).cast("q")
+        self._origins = memoryview(columns.origin_timestamps).cast("q")
+        self._payload_offsets = memoryview(columns.payload_offsets).cast("i")
+        self._header_offsets = memoryview(columns.header_offsets).cast("i")
+
+    def __len__(self) -> int:
+        return self.columns.messages_count
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | list[Message]:
+        if isinstance(index, slice):
+            return [self._make(each) for each in range(*index.indices(len(self)))]
+        if index < 0:
+            index += len(self)
+        if not 0 <= index < len(self):
+            raise IndexError(f"message {index} of {len(self)}")
+        return self._make(index)
+
+    def __iter__(self) -> Iterator[Message]:
+        return (self._make(index) for index in range(len(self)))
+
+    def __repr__(self) -> str:
+        if not len(self):
+            return f"<no messages of partition {self.partition}>"
+        span = f"{self.first_offset} to {self.last_offset}"
+        return f"<{len(self)} messages of partition {self.partition}, {span}>"
+
+    @property
+    def first_offset(self) -> int:
+        """The offset of the first message; there must be one."""
+        return self._offsets[0]
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last message; there must be one."""
+        return self._offsets[-1]
+
+    def values(self) -> Iterator[bytes]:
+        """Give the values alone: cheaper than making the messages."""
+        payloads, ends = self.columns.payloads, self._payload_offsets
+        return (payloads[ends[index] : ends[index + 1]] for index in range(len(self)))
+
+    def run_length(self) -> int:
+        """Give how many messages follow each other without a gap, from the first on."""
+        offsets = self._offsets
+        low, high = 0, len(self)
+        while low < high:
+            middle = (low + high) // 2
+            if offsets[middle] - offsets[0] == middle:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _make(self, index: int) -> Message:
+        columns, ends, header_ends = self.columns, self._payload_offsets, self._header_offsets
+        identity = columns.ids[index * MESSAGE_ID_BYTES : (index + 1) * MESSAGE_ID_BYTES]
+        return Message(
+            self.partition,
+            self._offsets[index],
+            columns.payloads[ends[index] : ends[index + 1]],
+            timestamp=self._timestamps[index],
+            origin_timestamp=self._origins[index],
+            message_id=int.from_bytes(identity, "little"),
+            headers=columns.headers[header_ends[index] : header_ends[index + 1]],
+        )
+
+
+def read_messages(
+    polled: PolledMessages, *, offset_min: int = 0, offset_max: int = OFFSET_MAX
+) -> Messages:
+    """Give the messages of a poll that lie in a range, every checksum compared.
+
+    Raises:
+        DataDamaged: A checksum is wrong.
+    """
+    try:
+        columns = kernel.columns(polled.batches, offset_min, offset_max, True)  # noqa: FBT003 - check
+    except BatchError as error:
+        raise DataDamaged(f"partition {polled.partition_id}: {error}") from None
+    except ValueError as error:
+        raise ProtocolBroken(f"partition {polled.partition_id}: {error}") from None
+    return Messages(polled.partition_id, polled.current_offset, columns)
+
+
+def encode_value(value: bytes | str) -> bytes:
+    """Give the bytes of a message's value; text becomes UTF-8.
+
+    Raises:
+        ValueError: It is empty or too large.
+        TypeError: It is neither bytes nor text.
+    """
+    if isinstance(value, str):
+        value = value.encode()
+    elif not isinstance(value, bytes):
+        raise TypeError(f"a message is bytes or text, not {type(value).__name__}")
+    if not 1 <= len(value) <= PAYLOAD_BYTES_MAX:
+        raise ValueError(f"message of {len(value)} bytes, allowed 1 to {PAYLOAD_BYTES_MAX}")
+    return value
+
+
+def encode_headers(headers: Mapping[str, FieldValue] | None) -> bytes:
+    """Give the bytes of a message's headers, in the order of their keys.
+
+    Raises:
+        ValueError: One is empty or too large, or all together are.
+    """
+    if not headers:
+        return b""
+    pairs = [(make_field(key), make_field(headers[key])) for key in sorted(headers)]
+    data = encode_user_headers(pairs)
+    if len(data) > USER_HEADERS_BYTES_MAX:
+        raise ValueError(f"headers of {len(data)} bytes, limit {USER_HEADERS_BYTES_MAX}")
+    return data
+
+
+def build_batch(values: Sequence[bytes], headers: Sequence[bytes], times: "array[int]") -> bytes:
+    """Give the batch of messages that `encode_value` and `encode_headers` have passed.
+
+    Each gets a random id; `times` are microseconds since 1970, one for each.
+    """
+    assert len(values) == len(headers) == len(times) > 0
+    has_headers = any(headers)
+    return kernel.build(
+        os.urandom(MESSAGE_ID_BYTES * len(values)),
+        times,
+        b"".join(values),
+        _ends(values),
+        b"".join(headers) if has_headers else None,
+        _ends(headers) if has_headers else None,
+    )
+
+
+def _ends(parts: Sequence[bytes]) -> "array[int]":
+    return array("i", accumulate(map(len, parts), initial=0))

@@ -1,0 +1,235 @@
+"""What waits in a producer, and which partition it goes to; with a clock of its own."""
+
+from typing import Unpack
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.base.checksum import xxh32
+from headrace.client.batching import Batch, Batcher
+from headrace.client.calls.messages import Sent
+from headrace.client.errors import NotFound, RefusedByServer, Unavailable
+from headrace.client.producer_options import ProducerOptions, read_producer_options
+from headrace.client.routing import COUNT_SECONDS_MAX, Router
+from headrace.kernel import verify
+from headrace.wire.commands.messages import SEND_MESSAGES
+from headrace.wire.identifiers import ToPartition
+from tests.client.broker import Broker, Partition
+
+
+class Clock:
+    now = 0.0
+
+
+def make_batcher(clock: Clock, partitions: int = 1, **options: Unpack[ProducerOptions]) -> Batcher:
+    router = Router("shop/orders", lambda: clock.now)
+    Broker({number: Partition() for number in range(partitions)}).run(router.refresh())
+    return Batcher(read_producer_options(options), router, lambda: clock.now)
+
+
+def take_all(batcher: Batcher) -> list[Batch]:
+    taken = []
+    while (batch := batcher.take()) is not None:
+        taken.append(batch)
+    return taken
+
+
+def test_a_batch_lingers_and_then_goes() -> None:
+    clock = Clock()
+    batcher = make_batcher(clock, linger="5 ms")
+    assert batcher.seconds_until_due() is None
+    batcher.add(b"a", b"", None)
+    batcher.add(b"b", b"", None)
+    assert batcher.take() is None
+    assert batcher.seconds_until_due() == 0.005
+    clock.now = 0.005
+    assert [len(batch) for batch in take_all(batcher)] == [2]
+    assert batcher.is_empty
+
+
+def test_a_full_batch_does_not_linger() -> None:
+    batcher = make_batcher(Clock(), batch=3)
+    for _ in range(7):
+        batcher.add(b"a", b"", None)
+    assert batcher.seconds_until_due() == 0.0
+    assert [len(batch) for batch in take_all(batcher)] == [3, 3]
+
+
+def test_a_batch_stays_within_its_bytes() -> None:
+    batcher = make_batcher(Clock(), batch_bytes="4 KiB")
+    for _ in range(10):
+        batcher.add(b"x" * 1000, b"", None)
+    batcher.seal_all()
+    assert [len(batch) for batch in take_all(batcher)] == [3, 3, 3, 1]
+
+
+def test_a_message_larger_than_a_batch_goes_alone() -> None:
+    batcher = make_batcher(Clock(), batch_bytes="4 KiB")
+    batcher.add(b"small", b"", None)
+    batcher.add(b"x" * 9000, b"", None)
+    batcher.add(b"small", b"", None)
+    batcher.seal_all()
+    assert [len(batch) for batch in take_all(batcher)] == [1, 1, 1]
+
+
+def test_what_is_under_way_counts_until_it_is_settled() -> None:
+    batcher = make_batcher(Clock(), buffer="1 KiB", linger=0)
+    batcher.add(b"x" * 900, b"", None)
+    assert not batcher.has_room(900)
+    batch = batcher.take()
+    assert batch is not None
+    assert not batcher.has_room(900)
+    batcher.settle(batch, Sent(0, 0, 1))
+    assert batcher.has_room(900)
+    assert batcher.buffered_bytes == 0
+    assert batcher.has_room(5000)  # one that never fits is taken when nothing else is there
+
+
+def test_balanced_batches_go_to_the_partitions_in_turn() -> None:
+    batcher = make_batcher(Clock(), partitions=3, batch=2)
+    for _ in range(8):
+        batcher.add(b"a", b"", None)
+    assert [batch.partition for batch in take_all(batcher)] == [0, 1, 2, 0]
+
+
+def test_a_fixed_partition_and_a_key_that_goes_before_it() -> None:
+    batcher = make_batcher(Clock(), partitions=4, partitioning=2, linger=0)
+    batcher.add(b"a", b"", None)
+    batcher.add(b"a", b"", "ada")
+    assert {batch.partition for batch in take_all(batcher)} == {2, xxh32(b"ada") % 4}
+
+
+def test_a_fixed_partition_needs_no_look_at_the_topic() -> None:
+    """Who may send but not read the topic can name a partition."""
+    batcher = Batcher(read_producer_options({"partitioning": 2}), Router("shop/orders"))
+    assert not batcher.must_ask(None)
+    assert batcher.must_ask("key")
+    batch, _ = batcher.add(b"a", b"", None)
+    assert batch.partition == 2
+    assert Batcher(read_producer_options({}), Router("shop/orders")).must_ask(None)
+
+
+@settings(max_examples=30)
+@given(keys=st.lists(st.sampled_from("abcdefg"), max_size=60), batch=st.integers(1, 5))
+def test_messages_of_a_key_keep_their_order(keys: list[str], batch: int) -> None:
+    batcher = make_batcher(Clock(), partitions=3, batch=batch)
+    sent: dict[int, list[bytes]] = {}
+    for number, key in enumerate(keys):
+        value = b"%d" % number
+        made, index = batcher.add(value, b"", key)
+        assert len(made) > index
+        sent.setdefault(made.partition, []).append(value)
+    batcher.seal_all()
+    taken: dict[int, list[bytes]] = {}
+    for made in take_all(batcher):
+        taken.setdefault(made.partition, []).extend(made._values)
+    assert taken == sent
+
+
+def test_a_batch_becomes_a_call_that_names_its_partition() -> None:
+    """A retry must reach the partition that knows the first attempt (O4.2)."""
+    batcher = make_batcher(Clock(), partitions=3, partitioning=1, linger=0)
+    batcher.add(b"a", b"", None)
+    batcher.add(b"b", b"", None)
+    (batch,) = take_all(batcher)
+    request = SEND_MESSAGES.decode_request(memoryview(batch.make_call("shop/orders").body))
+    assert request.partitioning == ToPartition(1)
+    assert (request.stream, request.topic, request.messages_count) == ("shop", "orders", 2)
+    verify(request.batch)
+
+
+def test_a_clock_that_jumps_does_not_break_a_batch() -> None:
+    batch = Batch(0, 0.0)
+    for micros in (10**15, 10**15 - 10**12, 10**15 + 10**12):
+        batch.append(b"a", b"", micros)
+    request = SEND_MESSAGES.decode_request(memoryview(batch.make_call("a/b").body))
+    verify(request.batch)
+
+
+def test_the_first_failure_is_raised_once() -> None:
+    batcher = make_batcher(Clock(), linger=0, batch=1)
+    for _ in range(2):
+        batcher.add(b"a", b"", None)
+    first, second = take_all(batcher)
+    batcher.settle(first, Unavailable("gone"))
+    batcher.settle(second, Sent(0, 5, 1))
+    assert second.future.result() == Sent(0, 5, 1)
+    assert isinstance(first.future.exception(), Unavailable)
+    with pytest.raises(Unavailable, match="gone"):
+        batcher.raise_failure()
+    batcher.raise_failure()
+
+
+@pytest.mark.parametrize("is_closing", [True, False])
+def test_who_closes_waits_for_an_absent_server_once(is_closing: bool) -> None:
+    batcher = make_batcher(Clock(), batch=1)
+    for _ in range(3):
+        batcher.add(b"a", b"", None)
+    first = batcher.take()
+    assert first is not None
+    batcher.settle(first, Unavailable("gone"), is_closing=is_closing)
+    assert batcher.is_empty is is_closing
+    assert len(batcher.unsettled()) == (0 if is_closing else 2)
+
+
+def test_giving_up_fails_what_waits_and_what_is_under_way() -> None:
+    batcher = make_batcher(Clock(), batch=2)
+    for _ in range(3):
+        batcher.add(b"a", b"", None)
+    assert batcher.take() is not None
+    waiting = batcher.unsettled()
+    batcher.fail_all(Unavailable("the end"))
+    assert len(waiting) == 2
+    assert all(isinstance(future.exception(), Unavailable) for future in waiting)
+    assert batcher.is_empty
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"batch": 0}, "batch: 0"),
+        ({"batch_bytes": "1 GiB"}, "batch_bytes: '1 GiB'"),
+        ({"buffer": 5}, "buffer: 5"),
+        ({"linger": "often"}, "linger: "),
+        ({"partitioning": "random"}, "partitioning: 'random'"),
+        ({"partitioning": -1}, "partitioning: -1"),
+        ({"partitioning": True}, "partitioning: True"),
+    ],
+)
+def test_wrong_options_are_refused(options: ProducerOptions, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        read_producer_options(options)
+
+
+def test_the_number_of_partitions_is_asked_for_again_after_a_while() -> None:
+    clock = Clock()
+    broker = Broker({0: Partition()})
+    router = Router("shop/orders", lambda: clock.now)
+    was_stale = [router.is_stale]
+    broker.run(router.refresh())
+    was_stale.append(router.is_stale)
+    broker.partitions[1] = Partition()
+    clock.now += COUNT_SECONDS_MAX
+    was_stale.append(router.is_stale)
+    assert was_stale == [True, False, True]
+    broker.run(router.refresh())
+    turns = []
+    for _ in range(4):
+        router.advance()
+        turns.append(router.in_turn())
+    assert sorted(set(turns)) == [0, 1]
+
+
+def test_a_topic_without_partitions_takes_no_message() -> None:
+    router = Router("shop/orders")
+    with pytest.raises(RefusedByServer, match="no partitions") as raised:
+        Broker({}).run(router.refresh())
+    assert not isinstance(raised.value, NotFound)
+
+
+@pytest.mark.parametrize("key", ["", b"", "x" * 256])
+def test_a_key_has_bounds(key: bytes | str) -> None:
+    batcher = make_batcher(Clock())
+    with pytest.raises(ValueError, match="allowed 1 to 255"):
+        batcher.add(b"a", b"", key)

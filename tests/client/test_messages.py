@@ -1,0 +1,109 @@
+"""Messages on their way in and out."""
+
+from array import array
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.client.errors import DataDamaged
+from headrace.client.messages import build_batch, encode_headers, encode_value, read_messages
+from headrace.wire.batches import admit_batch
+from headrace.wire.commands.messages import PolledMessages
+
+VALUES = st.lists(st.binary(min_size=1, max_size=50), min_size=1, max_size=20)
+SCALARS = st.one_of(
+    st.text(min_size=1, max_size=20),
+    st.binary(min_size=1, max_size=20),
+    st.booleans(),
+    st.integers(-(1 << 127), (1 << 128) - 1),
+    st.floats(allow_nan=False),
+)
+HEADERS = st.dictionaries(st.text(min_size=1, max_size=20), SCALARS, max_size=4)
+
+
+def polled(values: list[bytes], headers: list[bytes], base: int = 0) -> PolledMessages:
+    times = array("Q", range(1000, 1000 + len(values)))
+    batch = bytearray(build_batch(values, headers, times))
+    admit_batch(batch, len(values), partition_id=7, base_offset=base, base_timestamp=5_000_000)
+    return PolledMessages(7, base + len(values) - 1, len(values), memoryview(batch))
+
+
+@settings(max_examples=15)
+@given(values=VALUES, headers=st.data())
+def test_what_is_sent_is_read(values: list[bytes], headers: st.DataObject) -> None:
+    sent = [headers.draw(HEADERS) for _ in values]
+    messages = read_messages(polled(values, [encode_headers(each) for each in sent], base=40))
+    assert [message.value for message in messages] == values
+    assert list(messages.values()) == values
+    assert [message.headers for message in messages] == sent
+    assert [message.offset for message in messages] == list(range(40, 40 + len(values)))
+    assert [message.origin_timestamp for message in messages] == list(
+        range(1000, 1000 + len(values))
+    )
+    assert {message.partition for message in messages} == {7}
+    assert len({message.id for message in messages}) == len(values)
+
+
+def test_a_message_tells_of_itself() -> None:
+    messages = read_messages(polled(["grüße".encode(), b"x" * 100], [b"", b""]))
+    assert messages[0].text == "grüße"
+    assert messages[0].time.isoformat() == "1970-01-01T00:00:05+00:00"
+    assert repr(messages[1]).endswith("...'>")
+    assert repr(messages) == "<2 messages of partition 7, 0 to 1>"
+
+
+def test_messages_are_a_sequence() -> None:
+    messages = read_messages(polled([b"a", b"b", b"c"], [b""] * 3))
+    assert messages[-1].value == b"c"
+    assert [message.value for message in messages[1:]] == [b"b", b"c"]
+    with pytest.raises(IndexError):
+        messages[3]
+
+
+def test_a_range_of_offsets() -> None:
+    part = read_messages(polled([b"a", b"b", b"c"], [b""] * 3, base=5), offset_min=6, offset_max=7)
+    assert [message.value for message in part] == [b"b"]
+    assert (
+        repr(read_messages(polled([b"a"], [b""]), offset_min=9)) == "<no messages of partition 7>"
+    )
+
+
+@given(at=st.integers(304, 350))
+def test_damage_is_noticed(at: int) -> None:
+    data = polled([b"x" * 60], [b""])
+    damaged = bytearray(data.batches)
+    damaged[at] ^= 1
+    with pytest.raises(DataDamaged, match="partition 7"):
+        read_messages(PolledMessages(7, 0, 1, memoryview(damaged)))
+
+
+@given(gap=st.integers(0, 5), first=st.integers(1, 5), second=st.integers(1, 5))
+def test_a_run_ends_at_a_gap(gap: int, first: int, second: int) -> None:
+    one = polled([b"a"] * first, [b""] * first)
+    other = polled([b"b"] * second, [b""] * second, base=first + gap)
+    data = bytes(one.batches) + bytes(other.batches)
+    messages = read_messages(PolledMessages(7, 0, first + second, memoryview(data)))
+    assert messages.run_length() == (first if gap else first + second)
+
+
+@pytest.mark.parametrize("value", ["", b"", b"x" * 64_000_001])
+def test_a_value_has_bounds(value: bytes | str) -> None:
+    with pytest.raises(ValueError, match="allowed 1 to 64000000"):
+        encode_value(value)
+
+
+def test_a_value_is_bytes_or_text() -> None:
+    with pytest.raises(TypeError, match="not dict"):
+        encode_value({"a": 1})  # type: ignore[arg-type] # that is the point
+
+
+@pytest.mark.parametrize("headers", [{"": 1}, {"a": ""}, {"a": "x" * 256}])
+def test_headers_have_bounds(headers: dict[str, str | int]) -> None:
+    with pytest.raises(ValueError, match="bytes"):
+        encode_headers(dict(headers))
+
+
+def test_all_headers_together_have_bounds() -> None:
+    with pytest.raises(ValueError, match="limit 100000"):
+        encode_headers({f"{number:04}": "x" * 250 for number in range(400)})
