@@ -29,8 +29,8 @@ SEEDS_PATH = Path(__file__).parent.parent / "tests" / "sim" / "nodes" / "planted
 LIMIT = 1_000
 
 _PREAMBLE = """\
-# For each bug of planted.py a seed, from 1 on, under which the simulator of whole nodes sees it,
-# how that run ended, and how many seconds it took. Written by `python -m tools.hunt_node`.
+# For each bug of planted.py a seed under which the simulator of whole nodes sees it, how that run
+# ended, and how many seconds it took. Written by `python -m tools.hunt_node`.
 """
 
 

@@ -442,15 +442,6 @@ _SHARD = (
         is_stall=True,
     ),
     _bug(
-        "checkpoint_forgets_what_is_live",
-        "What a checkpoint must write again still stands in the log when it asks.",
-        Edit(
-            replica.Replica.live,
-            "entry = self._kept.get(op)",
-            "entry = self.state.log.get(op)",
-        ),
-    ),
-    _bug(
         "stale_checkpoint_reused",
         "A group in the same view has not changed since the last checkpoint.",
         Edit(

@@ -75,7 +75,7 @@ class RequestsArrived(msgspec.Struct, frozen=True):
 
     Each is the connection and the frame as it came, of a size within the limits and otherwise
     unchecked; the buffer now belongs to the core, which stamps batches in place. `wall` is the wall
-    clock in microseconds, so that a message is not stamped before it was sent; 0 if it did not move.
+    clock in microseconds, so that no message is stamped before it was sent; 0 if it did not move.
     """
 
     frames: tuple[tuple[int, Buffer], ...]

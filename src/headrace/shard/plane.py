@@ -328,7 +328,12 @@ class Plane:
             self._tell_served(served)
             self._run_inbox()
         self._flush()
-        self._checkpoints.begin_if_wanted()
+        if served is None:
+            self._checkpoints.begin_if_wanted()
+        else:
+            # The owner of the machines must first learn that this one is durable: what it may then
+            # remove is what this one does not name, not what the next one will not.
+            self._is_stirred = True
         self._out += self.store.take_effects()
         out = self._out
         self._out = []

@@ -114,6 +114,11 @@ _SEGMENTS = (
         ),
     ),
     _bug(
+        "told_after_the_next_began",
+        "When a checkpoint has ended the next one may begin.",
+        Edit(plane.Plane.close_turn, "if served is None:", "if True:"),
+    ),
+    _bug(
         "dropped_before_captured",
         "What is dropped need not be written.",
         Edit(
@@ -227,15 +232,6 @@ _NODE = (
             "elif True:",
         ),
         Edit(login.Logins._deny, "if self._is_current:", "if True:"),
-    ),
-    _bug(
-        "any_incarnation_will_do",
-        "A partition of that name is that partition.",
-        Edit(
-            plane.Plane._is_of_origin,
-            "if origin == self._configs[replica.group].origin:",
-            "if True:",
-        ),
     ),
     _bug(
         "offsets_given_again",
