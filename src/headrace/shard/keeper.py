@@ -135,9 +135,14 @@ class Keeper:
 
     @property
     def is_open(self) -> bool:
-        """Whether the segments of all partitions are taken up, or known to be damaged."""
+        """Whether all partitions are taken up, or known to be damaged.
+
+        What a power cut may have taken is part of their logs by then: who asks is told of it.
+        """
         return all(
-            local.machine.is_open or local.fence is not None for local in self.locals.values()
+            local.fence is not None
+            or (local.machine.is_open and local.machine.next_offset >= local.lost_until)
+            for local in self.locals.values()
         )
 
     @property
