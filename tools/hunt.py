@@ -15,17 +15,16 @@ import multiprocessing
 import sys
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 
 from headrace.sim.outcome import Outcome, Report
 from headrace.sim.swarm import draw_options
-from tests.sim.planted import BUGS, plant
+from tests.sim.planted import BUGS, Bug, plant
 from tools.simulate import run
 
-SEEDS_PATH = Path(__file__).parent.parent / "tests" / "sim" / "planted_seeds.toml"
 LIMIT = 2_000
 
 _PREAMBLE = """\
@@ -52,63 +51,105 @@ class Hunt(msgspec.Struct, frozen=True):
     seconds: float
 
 
-def read_seeds() -> dict[str, Found]:
-    """Give what is recorded, by the names of the bugs."""
-    if not SEEDS_PATH.exists():
-        return {}
-    return msgspec.convert(tomllib.loads(SEEDS_PATH.read_text()), dict[str, Found])
+class Campaign(msgspec.Struct, frozen=True):
+    """The planted bugs of one simulator, where their seeds are kept, and how a seed is run."""
 
+    bugs: Mapping[str, Bug]
+    seeds_path: Path
+    preamble: str
+    run: Callable[[int], Report]
 
-def write_seeds(found: dict[str, Found]) -> None:
-    """Record what was found, in the order of the bugs."""
-    parts = [_PREAMBLE]
-    for name in BUGS:
-        if name in found:
-            one = found[name]
-            parts.append(
-                f'\n[{name}]\nseed = {one.seed}\noutcome = "{one.outcome}"\n'
-                f'code = "{one.code}"\nseconds = {one.seconds:.2f}\n'
-            )
-    SEEDS_PATH.write_text("".join(parts))
+    def read_seeds(self) -> dict[str, Found]:
+        """Give what is recorded, by the names of the bugs."""
+        if not self.seeds_path.exists():
+            return {}
+        return msgspec.convert(tomllib.loads(self.seeds_path.read_text()), dict[str, Found])
 
+    def write_seeds(self, found: dict[str, Found]) -> None:
+        """Record what was found, in the order of the bugs."""
+        parts = [self.preamble]
+        for name in self.bugs:
+            if name in found:
+                one = found[name]
+                parts.append(
+                    f'\n[{name}]\nseed = {one.seed}\noutcome = "{one.outcome}"\n'
+                    f'code = "{one.code}"\nseconds = {one.seconds:.2f}\n'
+                )
+        self.seeds_path.write_text("".join(parts))
 
-def run_planted(name: str, seed: int) -> Report:
-    """Run a seed with a bug."""
-    with plant(BUGS[name]):
-        return run(draw_options(seed))
+    def run_planted(self, name: str, seed: int) -> Report:
+        """Run a seed with a bug."""
+        with plant(self.bugs[name]):
+            return self.run(seed)
+
+    def is_clean(self, seed: int) -> bool:
+        """Whether a seed passes without any bug."""
+        return _is_clean(self.run, seed)
+
+    def is_caught(self, name: str, report: Report) -> bool:
+        """Whether a run with a bug shows it."""
+        if report.outcome == Outcome.LIVENESS:
+            return self.bugs[name].is_stall
+        return report.outcome == Outcome.VIOLATION
+
+    def hunt(self, argument: tuple[str, int, int]) -> Hunt:
+        """Look for a seed that shows a bug: the recorded one, if it is not 0, then from 1 on."""
+        name, recorded, limit = argument
+        began = time.perf_counter()
+        seeds = 0
+        for seed in _candidates(recorded, limit):
+            seeds += 1
+            started = time.perf_counter()
+            report = self.run_planted(name, seed)
+            seconds = round(time.perf_counter() - started, 2)
+            if self.is_caught(name, report) and self.is_clean(seed):
+                found = Found(seed, report.outcome.name, code_of(report), seconds)
+                return Hunt(name, found, seeds, time.perf_counter() - began)
+        return Hunt(name, None, seeds, time.perf_counter() - began)
+
+    def main(self, hunt: Callable[[tuple[str, int, int]], Hunt], *, what: str, limit: int) -> int:
+        """Do what the command line asks for; `hunt` is this one's, as other processes find it."""
+        parser = argparse.ArgumentParser(description=what.split("\n", 1)[0])
+        parser.add_argument("--only", action="append", choices=list(self.bugs), metavar="NAME")
+        parser.add_argument("--fresh", action="store_true", help="do not begin with recorded seeds")
+        parser.add_argument("--limit", type=int, default=limit, help="give up after this seed")
+        parser.add_argument("--jobs", type=int, default=1)
+        return self._hunt_all(parser.parse_args(), hunt)
+
+    def _hunt_all(
+        self, arguments: argparse.Namespace, hunt: Callable[[tuple[str, int, int]], Hunt]
+    ) -> int:
+        names = arguments.only or list(self.bugs)
+        recorded = {name: each for name, each in self.read_seeds().items() if name in self.bugs}
+        found = {} if arguments.fresh and not arguments.only else dict(recorded)
+        orders = []
+        for name in names:
+            known = None if arguments.fresh else recorded.get(name)
+            orders.append((name, known.seed if known else 0, arguments.limit))
+        missed = []
+        with multiprocessing.Pool(arguments.jobs) as pool:
+            for ended in pool.imap_unordered(hunt, orders):
+                _tell(ended)
+                found.pop(ended.name, None)
+                if ended.found is None:
+                    missed.append(ended.name)
+                else:
+                    found[ended.name] = ended.found
+                self.write_seeds(found)
+        print(
+            f"{len(names) - len(missed)} of {len(names)} found; not: {' '.join(missed) or 'none'}"
+        )
+        return len(missed)
 
 
 @functools.cache
-def is_clean(seed: int) -> bool:
-    """Whether a seed passes without any bug."""
-    return run(draw_options(seed)).outcome == Outcome.PASS
-
-
-def is_caught(name: str, report: Report) -> bool:
-    """Whether a run with a bug shows it."""
-    if report.outcome == Outcome.LIVENESS:
-        return BUGS[name].is_stall
-    return report.outcome == Outcome.VIOLATION
+def _is_clean(run: Callable[[int], Report], seed: int) -> bool:
+    return run(seed).outcome == Outcome.PASS
 
 
 def code_of(report: Report) -> str:
     """Give the rule that was broken, or what else went wrong, in a word."""
     return "liveness" if report.outcome == Outcome.LIVENESS else report.reason.split(":", 1)[0]
-
-
-def hunt(name: str, recorded: int, limit: int) -> Hunt:
-    """Look for a seed that shows a bug: the recorded one, if it is not 0, then from 1 on."""
-    began = time.perf_counter()
-    seeds = 0
-    for seed in _candidates(recorded, limit):
-        seeds += 1
-        started = time.perf_counter()
-        report = run_planted(name, seed)
-        seconds = round(time.perf_counter() - started, 2)
-        if is_caught(name, report) and is_clean(seed):
-            found = Found(seed, report.outcome.name, code_of(report), seconds)
-            return Hunt(name, found, seeds, time.perf_counter() - began)
-    return Hunt(name, None, seeds, time.perf_counter() - began)
 
 
 def _candidates(recorded: int, limit: int) -> Iterator[int]:
@@ -117,47 +158,25 @@ def _candidates(recorded: int, limit: int) -> Iterator[int]:
     yield from (seed for seed in range(1, limit + 1) if seed != recorded)
 
 
-def _hunt(argument: tuple[str, int, int]) -> Hunt:
-    return hunt(*argument)
-
-
-def _hunt_all(arguments: argparse.Namespace) -> int:
-    names = arguments.only or list(BUGS)
-    recorded = {name: found for name, found in read_seeds().items() if name in BUGS}
-    found = {} if arguments.fresh and not arguments.only else dict(recorded)
-    orders = []
-    for name in names:
-        known = None if arguments.fresh else recorded.get(name)
-        orders.append((name, known.seed if known else 0, arguments.limit))
-    missed = []
-    with multiprocessing.Pool(arguments.jobs) as pool:
-        for ended in pool.imap_unordered(_hunt, orders):
-            _tell(ended)
-            found.pop(ended.name, None)
-            if ended.found is None:
-                missed.append(ended.name)
-            else:
-                found[ended.name] = ended.found
-            write_seeds(found)
-    print(f"{len(names) - len(missed)} of {len(names)} found; not: {' '.join(missed) or 'none'}")
-    return len(missed)
-
-
 def _tell(ended: Hunt) -> None:
     one = ended.found
     told = "not found" if one is None else f"seed {one.seed:5} {one.outcome:9} {one.code:8}"
     print(f"{ended.name:34} {told:28} {ended.seeds:5} seeds {ended.seconds:7.1f} s", flush=True)
 
 
-def main() -> int:
-    """Do what the command line asks for."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0] if __doc__ else None)
-    parser.add_argument("--only", action="append", choices=list(BUGS), metavar="NAME")
-    parser.add_argument("--fresh", action="store_true", help="do not begin with recorded seeds")
-    parser.add_argument("--limit", type=int, default=LIMIT, help="give up after this seed")
-    parser.add_argument("--jobs", type=int, default=1)
-    return _hunt_all(parser.parse_args())
+def _run(seed: int) -> Report:
+    return run(draw_options(seed))
+
+
+CAMPAIGN = Campaign(
+    BUGS, Path(__file__).parent.parent / "tests" / "sim" / "planted_seeds.toml", _PREAMBLE, _run
+)
+
+
+def hunt(argument: tuple[str, int, int]) -> Hunt:
+    """Hunt one bug, in a process of its own."""
+    return CAMPAIGN.hunt(argument)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(CAMPAIGN.main(hunt, what=__doc__ or "", limit=LIMIT))

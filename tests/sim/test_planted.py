@@ -3,9 +3,9 @@
 import pytest
 
 from tests.sim.planted import BUGS, Bug, Edit, plant
-from tools.hunt import LIMIT, code_of, is_caught, is_clean, read_seeds, run_planted
+from tools.hunt import CAMPAIGN, LIMIT, code_of
 
-FOUND = read_seeds()
+FOUND = CAMPAIGN.read_seeds()
 
 
 def test_there_are_enough_bugs_and_each_has_its_seed() -> None:
@@ -35,6 +35,6 @@ def test_a_bug_that_no_longer_fits_is_an_error() -> None:
 @pytest.mark.parametrize("name", BUGS)
 def test_the_simulator_sees_a_bug(name: str) -> None:
     seed = FOUND[name].seed
-    report = run_planted(name, seed)
-    assert is_caught(name, report), "search for another seed: python -m tools.hunt"
-    assert is_clean(seed), "the seed fails without the bug too"
+    report = CAMPAIGN.run_planted(name, seed)
+    assert CAMPAIGN.is_caught(name, report), "search for another seed: python -m tools.hunt"
+    assert CAMPAIGN.is_clean(seed), "the seed fails without the bug too"

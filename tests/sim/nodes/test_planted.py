@@ -4,9 +4,9 @@ import pytest
 
 from tests.sim.nodes.planted import BUGS
 from tests.sim.planted import plant
-from tools.hunt_node import is_caught, is_clean, read_seeds, run_planted
+from tools.hunt_node import CAMPAIGN
 
-FOUND = read_seeds()
+FOUND = CAMPAIGN.read_seeds()
 
 
 def test_there_are_enough_bugs_and_each_has_its_seed() -> None:
@@ -29,6 +29,6 @@ def test_a_bug_fits_the_code_and_leaves_it_as_it_was(name: str) -> None:
 @pytest.mark.parametrize("name", BUGS)
 def test_the_simulator_sees_a_bug(name: str) -> None:
     seed = FOUND[name].seed
-    report = run_planted(name, seed)
-    assert is_caught(name, report), "search for another seed: python -m tools.hunt_node"
-    assert is_clean(seed), "the seed fails without the bug too"
+    report = CAMPAIGN.run_planted(name, seed)
+    assert CAMPAIGN.is_caught(name, report), "search for another seed: python -m tools.hunt_node"
+    assert CAMPAIGN.is_clean(seed), "the seed fails without the bug too"
