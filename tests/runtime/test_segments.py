@@ -47,6 +47,7 @@ from tests.partitions.stage import NAMESPACE, REVISION, START, make_options, pro
 WAIT_SECONDS = 10
 FILE = SegmentFile(NAMESPACE, REVISION, 0, 0)
 OTHER = SegmentFile(NAMESPACE, REVISION, 1, 700)
+WRITES = ("pwrite", "pwritev")  # one part or several
 DATA = bytes(range(256)) * 40
 
 
@@ -280,17 +281,17 @@ def test_a_descriptor_that_is_closed_was_synced_before(
 def test_no_space_is_no_failure(bench: Bench, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     """DK4."""
     bench.make()
-    real = os.pwritev
 
-    def full(fd: int, parts: list[memoryview], position: int) -> int:
+    def full(fd: int, data: object, position: int) -> int:
         raise OSError(number, "full")
 
-    monkeypatch.setattr(os, "pwritev", full)
-    event = bench.write(FILE, 4096 + len(DATA), b"x")
-    assert event == SegmentWritten(bench.token, is_done=False)
-    event = bench.write(OTHER, 0, b"x")
-    assert event == SegmentWritten(bench.token, is_done=False)
-    monkeypatch.setattr(os, "pwritev", real)
+    with monkeypatch.context() as while_full:
+        for call in WRITES:
+            while_full.setattr(os, call, full)
+        event = bench.write(FILE, 4096 + len(DATA), b"x")
+        assert event == SegmentWritten(bench.token, is_done=False)
+        event = bench.write(OTHER, 0, b"x")
+        assert event == SegmentWritten(bench.token, is_done=False)
     assert bench.write(OTHER, 0, b"x") == SegmentWritten(bench.token, is_done=True)
 
 
@@ -312,10 +313,11 @@ def test_an_error_of_a_write_is_told(bench: Bench, monkeypatch: pytest.MonkeyPat
     """DK1."""
     bench.make()
 
-    def broken(fd: int, parts: list[memoryview], position: int) -> int:
+    def broken(fd: int, data: object, position: int) -> int:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(os, "pwritev", broken)
+    for call in WRITES:
+        monkeypatch.setattr(os, call, broken)
     event = bench.write(FILE, 4096 + len(DATA), b"x")
     assert isinstance(event, SegmentFailed)
     assert "Input/output error" in event.sentence

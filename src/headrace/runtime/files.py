@@ -41,7 +41,7 @@ from headrace.ports.disk import (
     WriteJournal,
     Written,
 )
-from headrace.ports.network import Buffer
+from headrace.runtime.whole import read_all, write_parts
 from headrace.storage.config import MARKER_NAME, journal_name
 from headrace.storage.store import Cut
 
@@ -55,7 +55,6 @@ _READ_BYTES = 1 << 20
 _SECTOR_BYTES = 4096
 _UNREADABLE = b"\xff"  # not zero: zero would say that nothing was ever written there
 _SYNC, _END = True, False  # what the syncer is told
-_PARTS_MAX = 512  # below the system's IOV_MAX
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -165,7 +164,7 @@ class FileDisk:
             fd = self._journals.get(effect.file)
             if fd is None:
                 fd = self._open_journal(effect.file, os.O_RDWR)
-            _write_parts(fd, effect.parts, effect.position)
+            write_parts(fd, effect.parts, effect.position)
         except OSError as error:
             self._fail(error)
             self._raise_failure()
@@ -266,7 +265,7 @@ class FileDisk:
     def _write_block(self, effect: WriteBlock) -> BlockWritten:
         fd = self._open(effect.name, os.O_WRONLY)
         try:
-            _write_all(fd, effect.data, effect.position)
+            write_parts(fd, (effect.data,), effect.position)
             os.fdatasync(fd)
         finally:
             os.close(fd)
@@ -366,7 +365,7 @@ class FileDisk:
     def _write_temporary(self, name: str, data: bytes) -> None:
         fd = self._open(name + TEMPORARY_SUFFIX, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
-            _write_all(fd, data, 0)
+            write_parts(fd, (data,), 0)
             os.fsync(fd)
         finally:
             os.close(fd)
@@ -409,36 +408,10 @@ def _make_folder(folder: Path) -> None:
         os.close(fd)
 
 
-def _write_parts(fd: int, parts: tuple[Buffer, ...], position: int) -> None:
-    """Write parts back to back, in one call where the system takes them so."""
-    if len(parts) == 1:
-        _write_all(fd, parts[0], position)
-        return
-    if len(parts) > _PARTS_MAX:
-        _write_all(fd, b"".join(parts), position)
-        return
-    done = os.pwritev(fd, parts, position)
-    for part in parts:
-        if done < len(part):
-            _write_all(fd, memoryview(part)[done:], position + done)
-        position += len(part)
-        done = max(0, done - len(part))
-
-
-def _write_all(fd: int, data: Buffer, position: int) -> None:
-    """Write all of it, also when the system takes only a part at a time."""
-    done = os.pwrite(fd, data, position)
-    while done < len(data):
-        count = os.pwrite(fd, memoryview(data)[done:], position + done)
-        if count == 0:
-            raise OSError(errno.EIO, "write of no bytes")
-        done += count
-
-
 def _read_chunk(fd: int, length: int, position: int) -> bytes:
     """Read so many bytes, what cannot be read as bytes that fit no checksum."""
     try:
-        return _read_all(fd, length, position)
+        return read_all(fd, length, position)
     except OSError:
         if length <= _SECTOR_BYTES:
             return _UNREADABLE * length
@@ -446,12 +419,3 @@ def _read_chunk(fd: int, length: int, position: int) -> bytes:
         _read_chunk(fd, min(_SECTOR_BYTES, length - start), position + start)
         for start in range(0, length, _SECTOR_BYTES)
     )
-
-
-def _read_all(fd: int, length: int, position: int) -> bytes:
-    parts = []
-    while length and (part := os.pread(fd, length, position)):
-        parts.append(part)
-        length -= len(part)
-        position += len(part)
-    return b"".join(parts)

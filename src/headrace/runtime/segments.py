@@ -29,7 +29,6 @@ from typing import Any, Self, TypeAlias
 
 from headrace.base.ids import GroupId, unpack_namespace
 from headrace.base.limits import KIB, MIB, SEGMENT_HEADER_BYTES
-from headrace.ports.network import Buffer
 from headrace.ports.segments import (
     IndexRead,
     OpenSegments,
@@ -51,6 +50,7 @@ from headrace.ports.segments import (
     WriteIndex,
     WriteSegment,
 )
+from headrace.runtime.whole import read_all, write_parts
 from headrace.wire.errors import CorruptError
 from headrace.wire.segment import SegmentHeader, decode_segment_header, segment_name
 
@@ -65,7 +65,6 @@ _FOLDER_MODE = 0o700
 _FILE_MODE = 0o600
 _TEMPORARY_SUFFIX = ".tmp"
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_PARTS_MAX = min(os.sysconf("SC_IOV_MAX"), 1024)
 _OURS = re.compile(r"\d{20}\.(log|index|index\.tmp)")
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
@@ -222,7 +221,7 @@ class SegmentFiles:
     def _write_segment(self, effect: WriteSegment) -> SegmentEvent:
         try:
             handle = self._open_to_write(effect.file, is_new=effect.position == 0)
-            written = _write_parts(handle.fd, effect.parts, effect.position)
+            written = write_parts(handle.fd, effect.parts, effect.position)
         except OSError as error:
             if error.errno in _NO_SPACE:
                 return SegmentWritten(effect.token, is_done=False)
@@ -349,7 +348,7 @@ class SegmentFiles:
             self._complain(self._sentence(effect.file, "open", error))
             return SegmentRead(effect.token, None)
         try:
-            return SegmentRead(effect.token, _read_all(handle.fd, effect.length, effect.position))
+            return SegmentRead(effect.token, read_all(handle.fd, effect.length, effect.position))
         except OSError as error:
             self._complain(self._sentence(effect.file, "read", error))
             return SegmentRead(effect.token, None)
@@ -388,7 +387,7 @@ class SegmentFiles:
                 size = os.fstat(fd).st_size
                 if size > INDEX_BYTES_MAX:
                     return IndexRead(effect.token, None)
-                return IndexRead(effect.token, _read_all(fd, size, 0))
+                return IndexRead(effect.token, read_all(fd, size, 0))
             finally:
                 os.close(fd)
         except OSError as error:
@@ -405,7 +404,7 @@ class SegmentFiles:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
                 fd = _open_file(temporary, flags, folder)
                 try:
-                    _write_parts(fd, [effect.data], 0)
+                    write_parts(fd, [effect.data], 0)
                 finally:
                     os.close(fd)
                 os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -434,7 +433,7 @@ class SegmentFiles:
         try:
             with self._opened_file(file, os.O_RDONLY) as fd:
                 size = os.fstat(fd).st_size
-                header = decode_segment_header(_read_all(fd, SEGMENT_HEADER_BYTES, 0))
+                header = decode_segment_header(read_all(fd, SEGMENT_HEADER_BYTES, 0))
         except CorruptError as error:
             return f"{path}: {error}; restore the file from a copy"
         except OSError as error:
@@ -635,32 +634,3 @@ def _open_file(name: str, flags: int, folder: int) -> int:
         os.close(fd)
         raise OSError(errno.EINVAL, "not a regular file")
     return fd
-
-
-def _write_parts(fd: int, parts: Sequence[Buffer], position: int) -> int:
-    """Write all parts one after another, also when the system takes only some at a time."""
-    left = [memoryview(part) for part in parts if len(part)]
-    start = position
-    first = 0
-    while first < len(left):
-        count = os.pwritev(fd, left[first : first + _PARTS_MAX], position)
-        if count == 0:
-            raise OSError(errno.EIO, "write of no bytes")
-        position += count
-        while first < len(left) and count >= len(left[first]):
-            count -= len(left[first])
-            first += 1
-        if count:
-            left[first] = left[first][count:]
-    return position - start
-
-
-def _read_all(fd: int, length: int, position: int) -> bytes:
-    """Read so many bytes, or up to the end of the file."""
-    data = os.pread(fd, length, position)
-    while 0 < len(data) < length:
-        more = os.pread(fd, length - len(data), position + len(data))
-        if not more:
-            break
-        data += more
-    return data

@@ -1,0 +1,52 @@
+"""Reads and writes that are whole, also where the system does only a part at a time (DK5)."""
+
+import errno
+import os
+from collections.abc import Sequence
+
+from headrace.ports.network import Buffer
+
+_PARTS_MAX = 512  # below the system's IOV_MAX
+
+
+def write_parts(fd: int, parts: Sequence[Buffer], position: int) -> int:
+    """Write all parts one after another; give how many bytes they are.
+
+    Raises:
+        OSError: Not all of it could be written.
+    """
+    left = [memoryview(part) for part in parts if len(part)]
+    start = position
+    first = 0
+    while first < len(left):
+        count = _write_some(fd, left[first : first + _PARTS_MAX], position)
+        if count == 0:
+            raise OSError(errno.EIO, "write of no bytes")
+        position += count
+        while first < len(left) and count >= len(left[first]):
+            count -= len(left[first])
+            first += 1
+        if count:
+            left[first] = left[first][count:]
+    return position - start
+
+
+def _write_some(fd: int, parts: list[memoryview], position: int) -> int:
+    if len(parts) == 1:
+        return os.pwrite(fd, parts[0], position)
+    return os.pwritev(fd, parts, position)
+
+
+def read_all(fd: int, length: int, position: int) -> bytes:
+    """Read so many bytes, or up to the end of the file.
+
+    Raises:
+        OSError: They could not be read.
+    """
+    data = os.pread(fd, length, position)
+    while 0 < len(data) < length:
+        more = os.pread(fd, length - len(data), position + len(data))
+        if not more:
+            break
+        data += more
+    return data
