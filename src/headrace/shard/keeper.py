@@ -52,7 +52,7 @@ _PROPOSE_AGAIN_TICKS = 100
 class Local:
     """One partition that is here."""
 
-    __slots__ = ("lost_until", "machine", "replica", "target", "unsynced_bytes")
+    __slots__ = ("lost_until", "machine", "replica", "target")
 
     def __init__(
         self, target: PartitionTarget, replica: Replica, machine: PartitionMachine
@@ -60,7 +60,6 @@ class Local:
         self.target = target
         self.replica = replica
         self.machine = machine
-        self.unsynced_bytes = 0  # handed over since the last sync was asked for
         self.lost_until = 0  # offsets below this may have been given out and lost (FM-7)
 
     @property
@@ -318,7 +317,7 @@ class Keeper:
                 continue
             waiting = local.machine.waiting_bytes
             if waiting >= desk.settings.store_bytes:
-                self._store(local)
+                local.machine.store()
             elif waiting:
                 self._unstored[group] = local
         plane.touched.clear()
@@ -338,15 +337,7 @@ class Keeper:
         self._store_due = self._desk.now + self._desk.settings.store_ticks
         unstored, self._unstored = self._unstored, {}
         for local in unstored.values():
-            self._store(local)
-
-    def _store(self, local: Local) -> None:
-        """Hand over what waits; sync in steps, so that a checkpoint finds little to do (O2.6)."""
-        local.unsynced_bytes += local.machine.waiting_bytes
-        local.machine.store()
-        if local.unsynced_bytes >= self._desk.settings.sync_bytes:
-            local.unsynced_bytes = 0
-            local.machine.flush()
+            local.machine.store()
 
     def _take_all_effects(self) -> None:
         for owner in list(self.shared.busy):
@@ -401,7 +392,6 @@ class Keeper:
         self._captured = list(self.locals.values())
         self._flushes = {}
         for local in self._captured:
-            local.unsynced_bytes = 0
             token = local.machine.flush()
             if token is not None:
                 self._flushes[local.target.group] = (local, token)

@@ -31,7 +31,6 @@ class ShardSettings(msgspec.Struct, frozen=True, kw_only=True):
     store_bytes: int = 64 << 10  # so much of one partition goes to its segment at once,
     store_bytes_max: int = 8 << 20  # so much of all,
     store_ticks: int = 5  # or what has waited so long
-    sync_bytes: int = 16 << 20  # a partition's segment is synced in steps of this size
     retention_ticks: int = 6000
     stale_ticks: int = 3600
     disk_polls_max: int = 256

@@ -10,7 +10,7 @@ from headrace import kernel
 from headrace.base.limits import MIB
 from headrace.base.prng import Prng
 from headrace.sim.nodes.history import Incarnation
-from headrace.wire.commands import groups, messages, streams, system, topics, users
+from headrace.wire.commands import groups, messages, streams, topics, users
 from headrace.wire.commands.command import Command
 from headrace.wire.errors import Code
 from headrace.wire.fields import Field, FieldKind, make_field
@@ -380,11 +380,6 @@ def poll_action(
         consumer=body.consumer,
         audited=audited,
     )
-
-
-def ping_action() -> Action:
-    """Give a ping."""
-    return _act("ping", system.PING, None)
 
 
 def _u64(value: int) -> Field:

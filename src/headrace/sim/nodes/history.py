@@ -7,16 +7,10 @@ from headrace.metadata.target import PartitionTarget
 from headrace.partitions.machine import PartitionMachine
 from headrace.sim.nodes.model import Batch, PartitionModel
 from headrace.sim.violation import SimViolationError
-from headrace.wire.numbers import ConsumerKind, Operation
+from headrace.wire.numbers import ConsumerKind
 from headrace.wire.replica_headers import PrepareHeader
 
 CONSUMERS = tuple((kind, number) for kind in ConsumerKind for number in range(4))
-
-_REPLAYABLE = (
-    Operation.SEND_MESSAGES,
-    Operation.STORE_CONSUMER_OFFSET,
-    Operation.DELETE_CONSUMER_OFFSET,
-)
 
 
 class Incarnation(NamedTuple):
@@ -187,10 +181,6 @@ class History:
         self.acknowledged.clear()
         for applied in kept:
             self._extend(applied)
-
-    def replayable(self) -> Iterator[Applied]:
-        """Give the ops that a client may send again."""
-        return (each for each in self.ops.values() if each.header.operation in _REPLAYABLE)
 
     def _violation(self, code: str, header: PrepareHeader, **facts: object) -> SimViolationError:
         return SimViolationError(
