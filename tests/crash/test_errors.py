@@ -112,9 +112,6 @@ def test_a_damaged_file_does_not_fill_the_journal_of_the_others(library: Path) -
         stage.verify_after_two_starts()
 
 
-@pytest.mark.xfail(
-    reason="what a segment lacks is in the journal alone, so no checkpoint ends while it is fenced"
-)
 def test_a_fenced_partition_does_not_fill_the_journal_of_the_others(library: Path) -> None:
     """DK1, rule 12: the others go on through checkpoints and a whole journal."""
     with staged(library) as stage:

@@ -1,5 +1,7 @@
 """A whole shard, asked by clients: one test for each way through it."""
 
+from collections import Counter
+
 import pytest
 
 from headrace.metadata.admission import TopicDefaults
@@ -8,7 +10,7 @@ from headrace.wire.batches import decode_batch_header, split_batches
 from headrace.wire.commands import groups, messages, streams, system, tokens, topics, users
 from headrace.wire.errors import Code, RefusedError
 from headrace.wire.evictions import EvictedError
-from headrace.wire.identifiers import Consumer, First, FromOffset, Last, Next, Strategy
+from headrace.wire.identifiers import Consumer, First, FromOffset, Last, Next, Strategy, ToPartition
 from headrace.wire.numbers import ConsumerKind, UserStatus
 from headrace.wire.replies import REPLY, read_answer
 from tests.shard.whole import Client, Whole
@@ -261,6 +263,53 @@ def test_a_request_without_an_answer_is_answered_by_us() -> None:
     node.tick(1200)
     with pytest.raises(RefusedError, match="TRANSIENT_NOT_COMMITTED"):
         read_answer(client.take())
+
+
+def test_a_request_that_never_found_room_is_told_so() -> None:
+    """O4.3: it was not ordered, so the answer is that it may be sent again."""
+    node = Whole()
+    client = with_topic(node)
+    node.is_syncing = False  # no checkpoint can become durable
+    for _ in range(80):
+        client.post(client.send_frame_of("s", "t", [bytes(60_000)]))
+        node.tick()
+    node.tick(1200)
+    codes = Counter(REPLY.decode(frame).status for frame in node.inbox[client.connection])
+    assert codes[Code.TRANSIENT_NOT_ACCEPTED] > 0
+    assert codes[Code.TRANSIENT_NOT_COMMITTED] > 0
+    ordered = codes[Code.TRANSIENT_NOT_COMMITTED]
+    node.is_syncing = True
+    node.tick(20)
+    node.inbox[client.connection].clear()
+    assert poll(client, Last(), 1).current_offset == ordered - 1
+
+
+def test_a_fenced_partition_loses_nothing_while_the_others_go_on() -> None:
+    """O2.4, P7: what its segment lacks travels in the journal until a restart writes it."""
+    node = Whole()
+    client = with_topic(node, partitions=2)
+    other = ToPartition(1)
+    for number in range(5):
+        client.send("s", "t", [b"early %d" % number])
+    node.tick(100)
+    node.segments.failing = "input/output error"
+    client.send("s", "t", [b"in the journal alone"])
+    node.tick(100)
+    node.segments.failing = None
+    with pytest.raises(RefusedError, match="CANNOT_APPEND"):
+        client.send("s", "t", [b"refused"])
+    done = node.shard.desk.data_plane.checkpoints_done
+    for _ in range(200):
+        client.send("s", "t", [bytes(30_000)], to=other)
+        node.tick(2)
+    assert node.shard.desk.data_plane.checkpoints_done > done + 3
+    for _ in range(2):
+        node.crash(is_power_cut=True)
+    client = node.client(client=9)
+    polled = poll(client, FromOffset(0), 100)
+    assert polled.messages_count == 6
+    assert b"in the journal alone" in bytes(polled.batches)
+    assert client.send("s", "t", [b"again"]).base_offset == 6
 
 
 def test_a_full_journal_makes_requests_wait_and_stops_reading() -> None:

@@ -190,6 +190,11 @@ class PartitionMachine:
         return self._writer.fence
 
     @property
+    def is_lacking(self) -> bool:
+        """Whether its files never got all that was applied, and never will until a restart."""
+        return self._writer.is_lacking
+
+    @property
     def is_open(self) -> bool:
         """Whether its files have been taken up."""
         return self._writer.is_open
@@ -422,6 +427,8 @@ class PartitionMachine:
             self._tail.append(TailBatch(batch.base_offset, end_offset, batch.base_timestamp, data))
             self._writer.put(segment, position, data, self._tail, end_offset)
             self._shared.tails.shrink()
+        else:
+            self._writer.is_lacking = True
         if segment.is_sealed:
             self._seal(segment)
         self._mix(header.operation, batch.checksum)

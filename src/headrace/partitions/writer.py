@@ -69,7 +69,7 @@ class SegmentWriter:
         self._probes = probes
         self.effects: list[SegmentEffect] = []
         self.fence: str | None = None
-        self._is_lacking = False  # fenced, and something is in the journal alone
+        self.is_lacking = False  # fenced, and something is in the journal alone
         self.is_open = False
         self.waiting_bytes = 0
         self._waiting: deque[_Write] = deque()
@@ -138,7 +138,7 @@ class SegmentWriter:
     ) -> None:
         """Take bytes for a place in a file; the file's header comes with its first batch."""
         if self.fence is not None:
-            self._is_lacking = True
+            self.is_lacking = True
             return  # They stay in the journal; here they would only fill the memory.
         if position == SEGMENT_HEADER_BYTES:
             self._put(segment, 0, header_block(segment.file), None, segment.base_offset)
@@ -256,7 +256,7 @@ class SegmentWriter:
         Nothing is returned when everything is durable already; files that were damaged after that
         hold up nobody else.
         """
-        if self.fence is not None and not self._is_lacking:
+        if self.fence is not None and not self.is_lacking:
             return None
         if self._flushes:
             token, target = next(reversed(self._flushes.items()))
@@ -301,7 +301,7 @@ class SegmentWriter:
     def _fail(self, sentence: str) -> None:
         if self.fence is None:
             self.fence = sentence
-        self._is_lacking |= bool(self._round or self._waiting or self._dirty or self._flushes)
+        self.is_lacking |= bool(self._round or self._waiting or self._dirty or self._flushes)
         self._release([*self._round, *self._waiting])
         self._waiting.clear()
         self._round = []

@@ -4,6 +4,7 @@ Flow:       reply.
 Invariants: a request that was handed to consensus is in `_waiting` until its answer leaves (O4.3).
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from headrace.base.limits import HEADER_BYTES
@@ -106,15 +107,19 @@ class Answers:
                 return waiting
         return None
 
-    def expire(self, now: int) -> None:
-        """Tell those whose time has run out that the outcome is unknown."""
+    def expire(self, now: int, withdraw: Callable[[int, int], bool]) -> None:
+        """Tell those whose time has run out that the outcome is unknown.
+
+        One that `withdraw` takes back was never ordered, and is told that: it may try again.
+        """
         while self._waiting:
             key = next(iter(self._waiting))
             waiting = self._waiting[key]
             if waiting.due > now:
                 return
             del self._waiting[key]
-            self.refuse(waiting.connection, waiting.header, Code.TRANSIENT_NOT_COMMITTED)
+            code = Code.TRANSIENT_NOT_ACCEPTED if withdraw(*key) else Code.TRANSIENT_NOT_COMMITTED
+            self.refuse(waiting.connection, waiting.header, code)
 
     def forget(self, connection: int) -> None:
         """Nobody waits on a connection that is gone."""

@@ -146,11 +146,8 @@ class Keeper:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether a checkpoint waits for a segment that lacks space, or that is fenced."""
-        if self.shared.without_space:
-            return True
-        waited_for = self._flushes.values() if self._fenced else ()
-        return any(local.fence is not None for local, _ in waited_for)
+        """Whether a checkpoint waits for a segment that lacks space."""
+        return bool(self.shared.without_space)
 
     def next_offset(self, group: int) -> int:
         """Give the next offset that a partition gives out."""
@@ -375,8 +372,7 @@ class Keeper:
     def _note_fences(self) -> None:
         """Tell of partitions that serve nothing any more (P7).
 
-        One whose segments lack something holds checkpoints up, for that is in the journal alone:
-        the others go on until the journal is full, and a restart writes the segments again.
+        What the segments of such a one lack stays in the journal: a restart writes them again.
         """
         for group, local in self.locals.items():
             if local.fence is not None and group not in self._fenced:
@@ -388,20 +384,34 @@ class Keeper:
     # Checkpoints.
 
     def flush(self) -> bool:
-        """Have all segments synced as far as now; whether they are already."""
+        """Have all segments synced as far as now; whether they are already.
+
+        Nobody waits for a partition that is fenced: `lacking` names it.
+        """
         self._captured = list(self.locals.values())
         self._flushes = {}
         for local in self._captured:
-            token = local.machine.flush()
+            token = None if local.fence is not None else local.machine.flush()
             if token is not None:
                 self._flushes[local.target.group] = (local, token)
         return not self._flushes
+
+    def lacking(self) -> list[int]:
+        """Give the partitions whose segments never got all that was flushed (P7)."""
+        found: list[int] = [
+            local.target.group for local in self._captured if local.machine.is_lacking
+        ]
+        if found:
+            self._desk.probes.hit("partitions.lacking_in_checkpoint")
+        return found
 
     def _check_flushed(self) -> None:
         done = [
             group
             for group, (local, token) in self._flushes.items()
-            if local.machine.is_flushed(token) or self.locals.get(group) is not local
+            if local.machine.is_flushed(token)
+            or local.fence is not None
+            or self.locals.get(group) is not local
         ]
         for group in done:
             del self._flushes[group]

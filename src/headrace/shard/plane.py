@@ -39,7 +39,7 @@ from headrace.ports.network import (
 from headrace.ports.probes import Probes
 from headrace.ports.recovered import RecoveredGroup, ViewState
 from headrace.shard.ceilings import Ceilings
-from headrace.shard.checkpoints import Checkpoints
+from headrace.shard.checkpoints import Checkpoints, Nothing, Outside
 from headrace.shard.config import GroupConfig, PlaneConfig
 from headrace.shard.peers import Peer
 from headrace.shard.timers import Timers
@@ -98,8 +98,8 @@ _OFFSET_OPERATIONS = (
 class Plane:
     """All groups of one store.
 
-    `flush` makes durable what the machines keep outside the checkpoint, and says whether it is
-    already; if not, `on_flushed` says when. `given` tells the next offset that a group gives out.
+    `outside` is what the machines keep outside the checkpoint; `on_flushed` says when a flush of it
+    is over. `given` tells the next offset that a group gives out.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Plane:
         config: PlaneConfig,
         opened: Opened,
         *,
-        flush: Callable[[], bool] = lambda: True,
+        outside: Outside | None = None,
         given: Callable[[int], int] | None = None,
     ) -> None:
         self.config = config
@@ -125,7 +125,9 @@ class Plane:
         # Groups that the disk knows and nobody has asked for yet: metadata may lag behind.
         self._dormant = {each.state.group: each for each in opened.groups}
         self._ceilings = Ceilings(opened.ceilings, config.offsets_reserved)
-        self._checkpoints = Checkpoints(self.store, self.groups, self._dormant, flush)
+        self._checkpoints = Checkpoints(
+            self.store, self.groups, self._dormant, outside or Nothing(), self._new_read_token
+        )
         self._has_begun = False
         self._now = 0
         self._timers = Timers()
@@ -185,6 +187,7 @@ class Plane:
         assert config.group not in self.groups
         past = self._dormant.pop(config.group, None)
         if past is not None and origin_of(past) not in (None, config.origin):
+            self._checkpoints.forget(config.group)
             self.store.stage_gone(config.group)
             self._has_staged = True
             past = None
@@ -302,6 +305,10 @@ class Plane:
             self._is_stirred = True
             return
         self._inbox.append((replica, RequestReceived(header, body)))
+
+    def withdraw(self, client: int, request: int) -> bool:
+        """Take a request back that no group has ordered yet; whether there was such a one."""
+        return any(replica.withdraw(client, request) for replica in self.groups.values())
 
     def propose(self, group: int, event: OwnOp) -> None:
         """Take an op of the server itself; before the groups live it finds no place."""
@@ -521,6 +528,8 @@ class Plane:
     def _on_read(self, event: JournalRead) -> None:
         self.store.step(event)
         for token, header, body in self.store.take_reads():
+            if self._checkpoints.on_read(token, header, body):
+                continue
             group, group_token = self._reads.pop(token)
             replica = self.groups.get(group)
             if replica is not None:
@@ -574,11 +583,15 @@ class Plane:
         self._timers.stop(replica.group, effect.timer)
 
     def _read_entry(self, replica: Replica, effect: ReadEntry) -> None:
-        self._read_token += 1
-        if self.store.read(replica.group, effect.op, self._read_token):
-            self._reads[self._read_token] = (replica.group, effect.token)
+        token = self._new_read_token()
+        if self.store.read(replica.group, effect.op, token):
+            self._reads[token] = (replica.group, effect.token)
         else:
             self._inbox.append((replica, EntryRead(effect.token, b"", b"")))
+
+    def _new_read_token(self) -> int:
+        self._read_token += 1
+        return self._read_token
 
     def _read_piece(self, replica: Replica, effect: ReadPiece) -> None:
         self.piece_reads.append((replica.group, effect))

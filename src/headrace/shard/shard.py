@@ -89,7 +89,7 @@ class Shard:
     ) -> None:
         """Make a shard on its two stores; `watch` may look at what its machines are told."""
         metadata_plane = Plane(settings.metadata, metadata)
-        data_plane = Plane(settings.data, data, flush=self._flush, given=self._given)
+        data_plane = Plane(settings.data, data, outside=self, given=self._given)
         self._planes = (metadata_plane, data_plane)
         self._desk = desk = Desk(settings, metadata_plane, data_plane, watch)
         watched = watch(None, desk.metadata)
@@ -338,12 +338,15 @@ class Shard:
     def _sweep(self) -> None:
         """Once a second: what nobody else remembers."""
         desk = self._desk
-        desk.answers.expire(desk.now)
+        desk.answers.expire(desk.now, self._withdraw)
         self._polls.tick()
         self._logins.disconnect_gone()
         if self._has_begun:
             self._make_root()
         self._evict_stale()
+
+    def _withdraw(self, client: int, request: int) -> bool:
+        return any(plane.withdraw(client, request) for plane in self._planes)
 
     def _evict_stale(self) -> None:
         """Evict members of groups that have gone silent: their partitions are wanted."""
@@ -418,8 +421,13 @@ class Shard:
         """Whether both stores know that the stop was clean."""
         return all(plane.is_stopped for plane in self._planes)
 
-    def _flush(self) -> bool:
+    def flush(self) -> bool:
+        """Have the segments synced as far as now; whether they are already."""
         return self.keeper.flush()
+
+    def lacking(self) -> list[int]:
+        """Give the partitions whose segments never got all that was flushed."""
+        return self.keeper.lacking()
 
     def _given(self, group: int) -> int:
         return self.keeper.next_offset(group)

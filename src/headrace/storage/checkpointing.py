@@ -31,6 +31,13 @@ Live: TypeAlias = Callable[[int, int], tuple[bytes, Buffer | None] | None]
 RETRY_TICKS = 100
 
 
+class UnreadableError(Exception):
+    """Raised by `Live`: an op must be kept and cannot be read, so its file stays as it is."""
+
+    def __init__(self, group: int, op: int) -> None:
+        super().__init__(f"op {op} of group {group} cannot be read, and is in the journal alone")
+
+
 class _Order(msgspec.Struct):
     """One checkpoint that was asked for."""
 
@@ -185,7 +192,12 @@ class Checkpointer:
             kept_bytes = ring.used_bytes - order.freed_count * ring.file_bytes
             if used.last > order.covered or (kept_bytes <= enough and not self._is_short):
                 break
-            entries = self._live_entries(used.ordinal, commits, order.live)
+            try:
+                entries = self._live_entries(used.ordinal, commits, order.live)
+            except UnreadableError as error:
+                self._outbox.probes.hit("checkpoint: a file stays for what cannot be read")
+                self._outbox.find(Finding("full", checkpoint_name(order.number), 0, str(error)))
+                break
             sizes = self._journal.rewrite_sizes([*chosen, *entries])
             must_write = bool(chosen or entries)
             if must_write and not ring.can_place([*self._journal.queued_sizes(), *sizes], leave=0):

@@ -471,6 +471,18 @@ def on_room(state: State) -> None:
         _drain_queue(state)
 
 
+def withdraw(state: State, client: int, request: int) -> bool:
+    """Take a request back that still waits for its place in the log; whether it did."""
+    for waiting in state.queue:
+        header = waiting[0]
+        if (header.client, header.request) == (client, request):
+            state.queue.remove(waiting)
+            state.in_flight.pop(_flight(state, header), None)
+            state.probes.hit("normal.withdrawn")
+            return True
+    return False
+
+
 def on_beat(state: State, event: PrimaryBeat) -> None:
     """Learn from the primary's node how far it has committed (VS-13)."""
     if event.view > state.view:

@@ -230,6 +230,10 @@ class Replica:
         assert self._checkpoint is not None
         return self._checkpoint
 
+    def withdraw(self, client: int, request: int) -> bool:
+        """Take a request back that has no place in the log yet; whether there was such a one."""
+        return normal.withdraw(self.state, client, request)
+
     def retain(self, *, is_checkpointing: bool) -> None:
         """Keep what a checkpoint that begins now does not cover, until it has ended.
 

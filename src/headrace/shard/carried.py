@@ -1,0 +1,76 @@
+"""Reads back from the journal what a checkpoint cannot vouch for, so that the journal keeps it.
+
+A partition whose segment failed has committed ops that are in the journal alone (P7). A checkpoint
+keeps that partition as it was when its segments were last durable, and the ops since then travel to
+the head of the journal like uncommitted ones: the files behind them become free for the others.
+
+Flow: store.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+from headrace.storage.store import Store
+
+_READS_MAX = 64  # on their way at a time
+_TRIES_MAX = 3  # of one read: a disk may fail once
+
+
+class CarriedOps:
+    """The ops that one checkpoint carries along, in memory until it is durable."""
+
+    def __init__(self, store: Store, new_token: Callable[[], int]) -> None:
+        self._store = store
+        self._new_token = new_token
+        self._wanted: deque[tuple[int, int, int]] = deque()  # group, op, which try
+        self._reading: dict[int, tuple[int, int, int]] = {}
+        self._found: dict[tuple[int, int], tuple[bytes, bytes] | None] = {}
+        self.missing: dict[int, None] = {}  # groups with an op that the journal does not hold
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all that was wanted has been read, or is known to be missing."""
+        return not (self._wanted or self._reading)
+
+    def want(self, group: int, *, above: int, until: int) -> None:
+        """Have the ops of a group read, those above one up to another."""
+        self._wanted.extend((group, op, 1) for op in range(above + 1, until + 1))
+
+    def read_on(self) -> None:
+        """Ask for as many of the wanted ops as may be on their way."""
+        while self._wanted and len(self._reading) < _READS_MAX:
+            group, op, attempt = self._wanted.popleft()
+            token = self._new_token()
+            if self._store.read(group, op, token):
+                self._reading[token] = (group, op, attempt)
+            else:
+                self.missing[group] = None
+
+    def on_read(self, token: int, header: bytes, body: bytes) -> bool:
+        """Take an op that was read; whether it was asked for here."""
+        asked = self._reading.pop(token, None)
+        if asked is None:
+            return False
+        group, op, attempt = asked
+        if header:
+            self._found[group, op] = (header, body)
+        elif attempt < _TRIES_MAX:
+            self._wanted.append((group, op, attempt + 1))
+        else:
+            self._found[group, op] = None
+        self.read_on()
+        return True
+
+    def holds(self, group: int, op: int) -> bool:
+        """Whether this op is one of those that travel."""
+        return (group, op) in self._found
+
+    def get(self, group: int, op: int) -> tuple[bytes, bytes] | None:
+        """Give header and body of such an op; none if the disk does not give them."""
+        return self._found[group, op]
+
+    def clear(self) -> None:
+        """Let go of what was read: the journal has it at its head now."""
+        assert self.is_complete
+        self._found.clear()
+        self.missing.clear()
