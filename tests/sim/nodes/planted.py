@@ -6,7 +6,7 @@ or two functions of the code that ships. `tools/hunt_node.py` finds a seed for e
 """
 
 from headrace.partitions import dedup, log, machine, reads, snapshot, writer
-from headrace.shard import keeper, login, plane, polls, shard
+from headrace.shard import checkpoints, keeper, login, plane, polls, shard
 from headrace.vsr import replica, transfer
 from tests.sim.planted import Bug, Edit
 
@@ -140,6 +140,33 @@ _SEGMENTS = (
             writer.SegmentWriter.is_readable.fget,  # type: ignore[attr-defined]  # a property
             "return self.is_open and is_handed_over",
             "return self.is_open",
+        ),
+    ),
+    _bug(
+        "fenced_is_checkpointed",
+        "A partition that is fenced is in the checkpoint like any other.",
+        Edit(
+            checkpoints.Checkpoints.on_flushed,
+            "dict.fromkeys(self._outside.lacking())",
+            "dict[int, None]()",
+        ),
+    ),
+    _bug(
+        "fenced_leaves_its_ops",
+        "The ops of a fenced partition are committed: the journal need not keep them.",
+        Edit(
+            checkpoints.Checkpoints._live,
+            "if self._carried.holds(group, op):",
+            "if False:",
+        ),
+    ),
+    _bug(
+        "lacking_is_decided_at_the_fence",
+        "What a partition lacks is what waited when its segment failed.",
+        Edit(
+            machine.PartitionMachine._append,
+            "self._writer.is_lacking = True",
+            "pass",
         ),
     ),
     _bug(

@@ -177,7 +177,7 @@ class Cluster:
     def _observe(self, host: Host) -> None:
         replicas = host.replicas()
         fence = host.fence
-        if fence is not None and not host.folder.is_damaged:
+        if fence is not None and not (host.folder.is_damaged or host.folder.has_failed):
             raise SimViolationError("P7", why="fenced, and sound", node=host.index, fence=fence)
         self.checkers.promises.removed(host.index, replicas)
         for key, replica in replicas.items():
@@ -457,6 +457,10 @@ class Cluster:
             self.crash(host.index, is_power=False)
             self.wipe(host.index)
             self.count("world.replaced_rotten")
+        elif is_core and host.folder.has_failed:
+            # An error of a segment is gone with a restart, which writes it again.
+            self.crash(host.index, is_power=False)
+            self.count("world.restarted_fenced")
         if not is_core:
             self.crash(host.index, is_power=False)
         elif host.is_paused:

@@ -27,6 +27,7 @@ from headrace.ports.segments import (
     SegmentEffect,
     SegmentEvent,
     SegmentExtent,
+    SegmentFailed,
     SegmentFault,
     SegmentFile,
     SegmentRead,
@@ -54,6 +55,8 @@ class FolderOptions(msgspec.Struct, frozen=True, kw_only=True):
     read_mean: int = 200
     read_error: int = 0
     index_lost: int = 0  # rate of index writes that fail unnoticed
+    write_error: int = 0
+    sync_error: int = 0
 
 
 class _File:
@@ -86,6 +89,7 @@ class Folder:
         self.is_full = False
         self.rotten: dict[SegmentFile, None] = {}
         self.is_damaged = False  # whether anything has rotted since it was emptied
+        self.has_failed = False  # whether a write or a sync has, in this life of the node
         self._prng = prng
         self._agenda = agenda
         self._answer = answer
@@ -131,8 +135,12 @@ class Folder:
     def _write(self, effect: WriteSegment) -> None:
         data = b"".join(effect.parts)
         is_done = not self.is_full
-        if not is_done:
+        is_failed = is_done and self._strikes(self.options.write_error)
+        if is_failed:
+            self._fail("folder.write_failed")
+        elif not is_done:
             self._count("folder.full")
+        if is_failed or not is_done:
             data = data[: self._prng.below(len(data))] if effect.position else b""
         file = self._files.get(effect.file)
         if file is None:
@@ -153,13 +161,16 @@ class Folder:
         file.cached[effect.position : end] = data
         file.unsynced.append((effect.position, data))
         self._writing[effect.token] = (effect.file, effect.position, len(data))
-        self._after(self.options.write_mean, self._end_write, (effect.token, is_done))
+        answer: SegmentEvent = SegmentWritten(effect.token, is_done)
+        if is_failed:
+            answer = SegmentFailed(effect.token, f"{effect.file} cannot be written")
+        self._after(self.options.write_mean, self._end_write, answer)
 
-    def _end_write(self, argument: tuple[int, tuple[int, bool]]) -> None:
-        life, (token, is_done) = argument
+    def _end_write(self, argument: tuple[int, SegmentWritten | SegmentFailed]) -> None:
+        life, answer = argument
         if life == self._life:
-            del self._writing[token]
-            self._answer(SegmentWritten(token, is_done))
+            del self._writing[answer.token]
+            self._answer(answer)
 
     def _end_read(self, argument: tuple[int, ReadSegment | ReadIndex]) -> None:
         life, effect = argument
@@ -199,14 +210,27 @@ class Folder:
             self._plan_order()
 
     def _sync(self, effect: SyncSegments, covered: _Extents) -> None:
+        is_failed = bool(covered) and self._strikes(self.options.sync_error)
         for name, file, count in covered:
             if self._files.get(name) is not file:
                 continue  # Removed meanwhile.
+            if is_failed:
+                # The page cache takes them for written now: no later sync brings them (DK2).
+                del file.unsynced[:count]
+                continue
             for extent in file.unsynced[:count]:
                 _put(file.durable, *extent)
             del file.unsynced[:count]
             file.is_named = True
-        self._answer(SegmentsSynced(effect.token))
+        if is_failed:
+            self._fail("folder.sync_failed")
+            self._answer(SegmentFailed(effect.token, f"{effect.files[0]} cannot be synced"))
+        else:
+            self._answer(SegmentsSynced(effect.token))
+
+    def _fail(self, event: str) -> None:
+        self.has_failed = True
+        self._count(event)
 
     def _write_index(self, effect: WriteIndex) -> None:
         if self.is_full or effect.file not in self._files:
@@ -279,6 +303,7 @@ class Folder:
     def crash(self, *, is_power: bool) -> None:
         """End the node's life; what it finds at its next one is decided here."""
         self._life += 1
+        self.has_failed = False
         for name, position, length in self._writing.values():
             file = self._files.get(name)
             kept = self._prng.below(length + 1) if self._prng.chance(1, 2) else length

@@ -62,6 +62,11 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
         is_persisted = not (workload.replicated or workload.replicated_offsets)
         return is_persisted or self.replica_count == 1
 
+    @property
+    def has_segment_errors(self) -> bool:
+        """Whether any node may be told that a segment cannot be written or synced."""
+        return bool(self.folder.write_error or self.folder.sync_error)
+
 
 def draw_node_options(seed: int) -> NodeOptions:
     """Give the options of a seed."""
@@ -76,6 +81,7 @@ def draw_node_options(seed: int) -> NodeOptions:
     safety_limit = prng.between(2, 8) * SECOND
     heartbeat_ticks = prng.choice((2, 4))
     faults = _draw_faults(prng)
+    errors = Prng(seed).fork("segment errors")  # apart, so that it changes no other draw
     return NodeOptions(
         seed=seed,
         replica_count=replica_count,
@@ -94,6 +100,8 @@ def draw_node_options(seed: int) -> NodeOptions:
             sync_mean=prng.choice((500, 5_000, 40_000, 150_000)),
             read_mean=prng.choice((100, 3_000, 30_000)),
             index_lost=prng.choice((0, _RATE // 4)),
+            write_error=errors.choice((0, 0, 0, _RATE // 100)),
+            sync_error=errors.choice((0, 0, 0, _RATE // 50)),
         ),
         faults=msgspec.structs.replace(
             faults, kill_at=safety_limit // 2, wipe=0 if is_alone else faults.wipe

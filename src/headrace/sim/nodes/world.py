@@ -62,14 +62,14 @@ class NodeWorld:
         self._faults.node_down(node)
 
     def _make_clients(self, prng: Prng) -> list[Client]:
+        targets = tuple(range(self.options.replica_count))
         joined = Joined(
             agenda=self.agenda,
             links=self.cluster.links,
             checkers=self.cluster.checkers,
             board=self._board,
-            damageable=self.options.atlas,
+            damageable=targets if self.options.has_segment_errors else self.options.atlas,
         )
-        targets = tuple(range(self.options.replica_count))
         return [
             Client(index, prng.fork("client"), targets, joined)
             for index in range(self.options.workload.client_count)
