@@ -212,9 +212,13 @@ def test_after_a_power_cut_a_weak_topic_goes_on_above_its_ceiling() -> None:
     lost = client.send("s", "t", [b"lost"])
     assert lost.base_offset == 1
     node.is_syncing = True
+    told = []
     for _ in range(2):
         node.crash(is_power_cut=True)
         node.tick(200)
+        told += [each.text for each in node.shard.take_findings() if each.kind == "lost"]
+    (sentence,) = told
+    assert sentence.startswith("offsets 1 to 65536 may have been given out and lost")
     client = node.client(client=9)
     again = client.send("s", "t", [b"new"])
     assert again.base_offset >= 65_536

@@ -63,6 +63,12 @@ class Local:
         self.lost_until = 0  # offsets below this may have been given out and lost (FM-7)
 
     @property
+    def name(self) -> str:
+        """What people call it."""
+        stream, topic, partition = unpack_namespace(self.target.group)
+        return f"stream {stream} topic {topic} partition {partition}"
+
+    @property
     def fence(self) -> str | None:
         """Why nothing is served from it, if so."""
         return self.machine.fence
@@ -200,14 +206,22 @@ class Keeper:
 
     def _look_after_awaited(self) -> None:
         """See whether what was proposed is applied; what is not is proposed again."""
-        for group, (_, due) in list(self._awaited.items()):
+        for group, (operation, due) in list(self._awaited.items()):
             local = self.locals.get(group)
             if local is None or not self._is_missing(local):
                 del self._awaited[group]
                 if local is not None:
+                    if operation == Operation.LOST_RANGE:
+                        self._tell_lost(local)
                     self._propose_missing(local)
             elif self._desk.now >= due:
                 self._propose_missing(local)
+
+    def _tell_lost(self, local: Local) -> None:
+        """Tell which offsets a power cut may have taken (D12)."""
+        first, end = local.machine.lost_ranges[-1]
+        text = f"offsets {first} to {end - 1} may have been given out and lost with the power"
+        self.findings.append(Finding("lost", local.name, 0, text))
 
     def _is_missing(self, local: Local) -> bool:
         machine = local.machine
@@ -377,9 +391,7 @@ class Keeper:
         for group, local in self.locals.items():
             if local.fence is not None and group not in self._fenced:
                 self._fenced[group] = None
-                stream, topic, partition = unpack_namespace(local.target.group)
-                name = f"stream {stream} topic {topic} partition {partition}"
-                self.findings.append(Finding("fenced", name, 0, local.fence))
+                self.findings.append(Finding("fenced", local.name, 0, local.fence))
 
     # Checkpoints.
 
