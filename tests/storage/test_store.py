@@ -1,5 +1,6 @@
 """The store in the normal case: syncs, space, reads, checkpoints, stops."""
 
+import msgspec
 import pytest
 
 from headrace.base.limits import PIPELINE_OPS_MAX
@@ -13,6 +14,7 @@ from headrace.ports.disk import (
 from headrace.ports.machine import Artifact
 from headrace.ports.recovered import GroupCheckpoint, ViewState
 from headrace.storage.store import Store
+from headrace.wire.errors import Code
 from headrace.wire.replica_headers import PREPARE
 from tests.storage.fake_disk import FakeDisk
 from tests.storage.samples import config, formatted, opened, prepare, started
@@ -327,6 +329,19 @@ def test_a_clean_stop() -> None:
     after = opened(config(boot_identity=2), disk.files())
     assert not after.is_power_loss
     assert after.findings == ()
+
+
+def test_files_keep_the_size_that_they_were_made_with() -> None:
+    """A larger journal in the configuration is no reason not to start."""
+    store, disk = started(config(file_bytes=8192))
+    write(store, disk, 1, 1)
+    larger = msgspec.structs.replace(config(file_bytes=65_536), record_bytes_max=65_536)
+    again = opened(larger, disk.files()).store
+    disk.settle(again)
+    assert again.room_code(9_000) == Code.TOO_BIG_MESSAGE_PAYLOAD
+    write(again, disk, 1, 2)
+    (group,) = opened(config(file_bytes=8192), disk.files()).groups
+    assert [entry.header.op for entry in group.entries] == [1, 2]
 
 
 def test_an_unclean_stop_and_another_boot() -> None:

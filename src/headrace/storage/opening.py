@@ -159,12 +159,6 @@ class Opener:
             self._lose("superblock and marker are of two lives", SUPERBLOCK_NAME, 0)
         if superblock.journal_files < FILES_MIN or superblock.tail == 0:
             self._lose("superblock describes no journal", SUPERBLOCK_NAME, 0)
-        if superblock.file_bytes < self._config.record_bytes_max:
-            text = (
-                f"journal files of {superblock.file_bytes} bytes cannot hold records of "
-                f"{self._config.record_bytes_max}"
-            )
-            self._refuse(text, SUPERBLOCK_NAME, 0, "correct the configuration")
         return choice, superblock
 
     def _load_checkpoint(self, superblock: Superblock) -> Checkpoint | None:

@@ -210,7 +210,8 @@ class Store:
             ),
             ring=ring,
             index=loaded.recovered.index,
-            record_bytes_max=config.record_bytes_max,
+            # The files keep the size that they were made with, whatever is configured now.
+            record_bytes_max=min(config.record_bytes_max, file_bytes),
             outbox=self._outbox,
         )
         self._writer = SuperblockWriter(
