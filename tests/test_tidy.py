@@ -25,7 +25,7 @@ LINES_MAX = 800
 # Their order, or their value, differs from process to process; or they reach the world.
 FORBIDDEN_CALLS = ("open", "hash", "id", "set", "frozenset", "input", "print", "__import__")
 RULE_ID = re.compile(
-    r"\b(?:(?:SH|MD|PT|RC|CG|VS|SI|FM)-[0-9]+[a-z]?|(?:PR|DK|NW|CK|CL|CR|GR)[0-9]+"
+    r"\b(?:(?:SH|MD|PT|RC|CG|VS|SI|FM|SE)-[0-9]+[a-z]?|(?:PR|DK|NW|CK|CL|CR|GR)[0-9]+"
     r"|O[1-9](?:\.[0-9]+)?|D(?:[1-9]|1[0-2])|[HPR][0-9]{1,2})\b"
 )
 

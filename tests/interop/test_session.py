@@ -18,6 +18,7 @@ from headrace.wire.commands.tokens import (
 from headrace.wire.errors import Code
 from tests.interop.answers import refused
 from tests.interop.conftest import Connect
+from tests.known_secrets import remember
 from tests.node import Node
 
 pytestmark = pytest.mark.slow
@@ -122,6 +123,7 @@ async def test_tokens(node: Node, connect: Connect, unique: Callable[[str], str]
     name = unique("laptop")
     request = CREATE_TOKEN.encode_request(CreateToken(name, HOUR))
     made = CREATE_TOKEN.decode_reply(await client.send_binary_request(42, request))
+    remember(made.token)
     token_client = IggyClient(
         TcpConfig(
             server_address=str(node.tcp),
@@ -149,13 +151,15 @@ async def test_tokens(node: Node, connect: Connect, unique: Callable[[str], str]
     )
     with refused(Code.INVALID_PERSONAL_ACCESS_TOKEN):
         await late_client.connect()
-    await token_client.get_streams()  # who is in stays in
+    with pytest.raises(RuntimeError, match=r"^Disconnected"):  # Who came in with it is out (SE-4).
+        await token_client.get_streams()
 
 
 async def test_an_expired_token(node: Node, connect: Connect, unique: Callable[[str], str]) -> None:
     client = await connect()
     request = CREATE_TOKEN.encode_request(CreateToken(unique("brief"), 1))
     made = CREATE_TOKEN.decode_reply(await client.send_binary_request(42, request))
+    remember(made.token)
     await asyncio.sleep(0.1)
     late_client = IggyClient(
         TcpConfig(

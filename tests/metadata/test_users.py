@@ -1,10 +1,11 @@
+import msgspec
 import pytest
 
 from headrace.metadata import resolve, token_changes, user_changes
 from headrace.metadata.reads import get_tokens, get_user, get_users
 from headrace.wire.commands.tokens import EXPIRY_NEVER
-from headrace.wire.errors import Code, CorruptError
-from headrace.wire.numbers import UserStatus
+from headrace.wire.errors import Code, CorruptError, RefusedError
+from headrace.wire.numbers import Operation, UserStatus
 from headrace.wire.options import make_options
 from headrace.wire.permissions import (
     GlobalPermissions,
@@ -12,6 +13,7 @@ from headrace.wire.permissions import (
     StreamPermissions,
     TopicPermissions,
 )
+from headrace.wire.requests import RequestHeader
 from tests.metadata.stage import HASH, SECOND, SERVER, START, Stage, code_of
 
 NEW_HASH = HASH + b"2"
@@ -240,3 +242,42 @@ def test_tokens_are_bounded_and_named_once(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(token_changes, "TOKENS_PER_USER_MAX", 1)
     refused = code_of(stage.create_token, "two")
     assert refused == Code.PERSONAL_ACCESS_TOKENS_LIMIT_REACHED
+
+
+def test_a_session_is_of_one_user_and_not_of_its_number() -> None:
+    """SE-5: what the earlier user of a number had on its way is refused."""
+    stage = Stage()
+    stage.create_user("anna")
+    began = stage.op + 1
+    stage.delete_user("anna")
+    stage.create_user("bert")
+    created = stage.op
+    header = RequestHeader(client=9, user_id=1, operation=Operation.DELETE_PERSONAL_ACCESS_TOKEN)
+    for session, is_of_bert in ((began, False), (created, True)):
+        asked = msgspec.structs.replace(header, session=session)
+        if is_of_bert:
+            assert stage.machine.prepare(asked, b"", START) == b""
+        else:
+            with pytest.raises(RefusedError) as caught:
+                stage.machine.prepare(asked, b"", START)
+            assert caught.value.code == Code.UNAUTHORIZED
+    stage.user = 1
+    assert code_of(stage.delete_token, "none") == Code.RESOURCE_NOT_FOUND
+    stage.behind = 10  # ordered before anybody knew that bert was created
+    assert code_of(stage.delete_token, "none") == Code.UNAUTHORIZED
+
+
+def test_what_concerns_sessions_and_the_audit_log_is_told_of_once() -> None:
+    stage = Stage()
+    stage.machine.take_applied()
+    stage.create_stream()
+    stage.create_user("anna")
+    assert code_of(stage.create_user, "anna") == Code.USER_ALREADY_EXISTS
+    stage.delete_stream("shop")
+    told = stage.machine.take_applied()
+    assert [(each.header.op, each.refusal) for each in told] == [
+        (3, None),
+        (4, Code.USER_ALREADY_EXISTS),
+        (5, None),
+    ]
+    assert stage.machine.take_applied() == []

@@ -9,6 +9,7 @@ import pytest
 from argon2.exceptions import HashingError, VerificationError
 from argon2.low_level import error_to_str
 
+from headrace.base.secret import Secret
 from headrace.ports.credentials import (
     CredentialEvent,
     CredentialsBusy,
@@ -16,7 +17,6 @@ from headrace.ports.credentials import (
     MintToken,
     PasswordHashed,
     PasswordVerified,
-    Secret,
     TokenMinted,
     VerifyPassword,
 )
@@ -109,12 +109,33 @@ def test_right_wrong_and_nobody(bench: Bench) -> None:
     assert PasswordVerified(3, is_right=False) in events
 
 
-def test_a_hash_of_other_parameters_still_verifies(bench: Bench) -> None:
-    other = HashParameters(time_cost=2, memory_bytes=32 << 10)
+def stored_at(bench: Bench, *, time_cost: int, memory_bytes: int) -> str:
+    other = HashParameters(time_cost=time_cost, memory_bytes=memory_bytes)
     with CredentialKeeper(other, bench.woken.set) as keeper:
-        stored = keeper.hash_now(RIGHT)
+        return keeper.hash_now(RIGHT)
+
+
+@pytest.mark.parametrize(("time_cost", "memory_bytes"), [(1, 64 << 10), (3, 128 << 10)])
+def test_a_hash_that_costs_as_much_or_more_stays(
+    bench: Bench, time_cost: int, memory_bytes: int
+) -> None:
+    stored = stored_at(bench, time_cost=time_cost, memory_bytes=memory_bytes)
     bench.keeper.submit(VerifyPassword(1, RIGHT, stored))
     assert bench.wait(1) == [PasswordVerified(1, is_right=True)]
+
+
+def test_a_hash_that_costs_less_is_made_anew_for_the_right_password_alone(bench: Bench) -> None:
+    stored = stored_at(bench, time_cost=2, memory_bytes=32 << 10)
+    bench.keeper.submit(VerifyPassword(1, WRONG, stored))
+    assert bench.wait(1) == [PasswordVerified(1, is_right=False)]
+    bench.keeper.submit(VerifyPassword(2, RIGHT, stored))
+    (event,) = bench.wait(1)
+    assert isinstance(event, PasswordVerified)
+    assert event.is_right
+    assert event.stronger_hash is not None
+    assert event.stronger_hash.startswith("$argon2id$v=19$m=64,t=1,p=1$")
+    bench.keeper.submit(VerifyPassword(3, RIGHT, event.stronger_hash))
+    assert bench.wait(1) == [PasswordVerified(3, is_right=True)]
 
 
 def test_every_answer_costs_one_hash(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

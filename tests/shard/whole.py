@@ -6,13 +6,14 @@ from typing import Any
 
 from headrace import kernel
 from headrace.base.limits import MIB
+from headrace.base.secret import Secret
 from headrace.metadata.admission import TopicDefaults
+from headrace.ports.audit import Audit
 from headrace.ports.credentials import (
     HashPassword,
     MintToken,
     PasswordHashed,
     PasswordVerified,
-    Secret,
     TokenMinted,
     VerifyPassword,
 )
@@ -61,6 +62,7 @@ from headrace.wire.commands.session import (
     PasswordLogin,
     Register,
     Registered,
+    TokenLogin,
 )
 from headrace.wire.identifiers import Identifier, Partitioning, ToPartition
 from headrace.wire.numbers import Transport
@@ -71,6 +73,8 @@ from tests.partitions.fake_files import FakeFiles
 
 START = 1_700_000_000_000_000
 ROOT = ("iggy", b"iggy")
+LOOPBACK = "127.0.0.1:1"
+VERSION = ClientVersion(PROTOCOL_PACKED, "tests", "0.1.0")
 FIRST = ToPartition(0)
 
 
@@ -160,9 +164,14 @@ class Whole:
         self.boot_identity = 1
         self.now = 0
         self.closed: list[tuple[int, str]] = []
+        self.audited: list[Audit] = []
+        self.trusted: dict[int, bool] = {}
         self.is_reading = True
         self.is_reading_segments = True  # whether the folder of segments does anything
         self.is_syncing = True  # whether syncs come back by themselves
+        self.is_strengthening = False  # whether hashes cost too little
+        self.is_verifying = True  # whether passwords are compared at once
+        self.unverified: list[PasswordVerified] = []  # answers that are held back
         self._connection = 0
         self.start()
 
@@ -242,8 +251,7 @@ class Whole:
             case ReadConnections():
                 self.is_reading = effect.is_reading
             case VerifyPassword():
-                is_right = effect.password_hash == _hash(effect.password)
-                return [PasswordVerified(effect.token, is_right)]
+                return self._hold_or_answer(self._verify(effect))
             case HashPassword():
                 return [PasswordHashed(effect.token, _hash(effect.password))]
             case MintToken():
@@ -253,15 +261,30 @@ class Whole:
             case SendFrame():
                 raise AssertionError("a single node has no peers")
             case ConnectionTrusted():
-                pass
+                self.trusted[effect.connection] = effect.is_trusted
+            case Audit():
+                self.audited.append(effect)
             case _:
                 self.segments.waiting.append(effect)
         return []
 
-    def connect(self) -> int:
+    def _verify(self, effect: VerifyPassword) -> PasswordVerified:
+        weak = _hash(effect.password)
+        strong = f"strong {weak}"
+        is_right = effect.password_hash in (weak, strong)
+        is_weak = is_right and effect.password_hash == weak and self.is_strengthening
+        return PasswordVerified(effect.token, is_right, strong if is_weak else None)
+
+    def _hold_or_answer(self, event: PasswordVerified) -> list[ShardEvent]:
+        if self.is_verifying:
+            return [event]
+        self.unverified.append(event)
+        return []
+
+    def connect(self, address: str = LOOPBACK) -> int:
         """Open a connection; give its number."""
         self._connection += 1
-        self.step(ConnectionOpened(self._connection, Transport.TCP, "127.0.0.1:1"))
+        self.step(ConnectionOpened(self._connection, Transport.TCP, address))
         return self._connection
 
     def client(self, user: tuple[str, bytes] = ROOT, client: int = 0) -> "Client":
@@ -274,10 +297,10 @@ class Whole:
 class Client:
     """One connection, in lockstep as the released SDK is."""
 
-    def __init__(self, node: Whole, client: int) -> None:
+    def __init__(self, node: Whole, client: int, address: str = LOOPBACK) -> None:
         self.node = node
         self.client = client
-        self.connection = node.connect()
+        self.connection = node.connect(address)
         self.session = 0
         self.number = 0
 
@@ -296,8 +319,12 @@ class Client:
         return self.node.inbox[self.connection].pop(0)
 
     def login(self, username: str, password: bytes) -> None:
-        version = ClientVersion(PROTOCOL_PACKED, "tests", "0.1.0")
-        request = Register(version, password=PasswordLogin(username, password))
+        self._register(Register(VERSION, password=PasswordLogin(username, password)))
+
+    def login_by_token(self, token: str) -> None:
+        self._register(Register(VERSION, token=TokenLogin(token.encode())))
+
+    def _register(self, request: Register) -> None:
         registered = self.ask(LOGIN_PASSWORD, request)
         assert isinstance(registered, Registered)
         self.session = registered.session

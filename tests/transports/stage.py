@@ -97,7 +97,7 @@ class Stage:
             listener.closing,
         )
         assert [len(each) for each in deadlines] == [0] * 5
-        assert len(listener.waiting) == 0
+        assert len(listener.waiting) == len(listener.waiting_large) == 0
 
     # The inbox.
 

@@ -200,6 +200,26 @@ def test_too_many_strangers_cost_the_oldest_silent_one_its_place(loop: str) -> N
     run(loop, main())
 
 
+def test_who_has_logged_out_is_a_stranger_again(loop: str) -> None:
+    async def main() -> None:
+        async with Stage(TcpLimits(login_seconds=1)) as stage:
+            client, idle = [await stage.connect() for _ in range(2)]
+            await send(client, frame_of(MIB)[:300])
+            await stage.until(lambda: stage.listener.memory.held_bytes == MIB)
+            stage.listener.set_logged_out(1)
+            stage.listener.set_logged_out(2)
+            await send(client, frame_of(MIB)[300:])  # What has begun may end.
+            await stage.until(lambda: len(stage.frames) == 1)
+            await send(client, frame_of(65 * KIB)[:300])
+            assert await is_cut_off(client)
+            for _ in range(3):
+                stage.listener.sweep()
+            assert await is_cut_off(idle)
+            await stage.until(lambda: stage.closed == [1, 2])
+
+    run(loop, main())
+
+
 def test_a_flood_of_strangers_leaves_no_more_than_may_be(loop: str) -> None:
     """NW12."""
 

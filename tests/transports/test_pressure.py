@@ -1,5 +1,7 @@
 """A connection that is not read, and what makes it read again; nothing is lost."""
 
+from collections.abc import Callable
+
 import pytest
 
 from headrace.base.limits import KIB, MIB
@@ -20,6 +22,10 @@ from tests.transports.stage import (
 )
 
 pytestmark = pytest.mark.parametrize("loop", LOOPS)
+
+
+def has_frames(stage: Stage, count: int) -> Callable[[], bool]:
+    return lambda: len(stage.frames) == count
 
 
 def test_no_more_requests_are_taken_than_may_be_in_flight(loop: str) -> None:
@@ -152,27 +158,34 @@ def test_a_reader_that_takes_nothing_is_closed_in_time(loop: str) -> None:
     run(loop, main())
 
 
-def test_a_large_frame_waits_for_memory(loop: str) -> None:
+def test_a_large_frame_waits_for_memory_and_holds_up_large_ones_alone(loop: str) -> None:
+    """SE-7: what trickles in stops nobody whose frames are small."""
+
     async def main() -> None:
         limits = TcpLimits(receive_bytes_max=4 * MIB, frame_bytes_max=3 * MIB)
         async with Stage(limits) as stage:
-            first, second, third = [await stage.connect() for _ in range(3)]
+            first, second, third, fourth = [await stage.connect() for _ in range(4)]
             frame = frame_of(3 * MIB)
             await send(first, frame[:300])
             await stage.until(lambda: stage.listener.memory.held_bytes == 3 * MIB)
             await send(second, frame[:300])
-            await stage.until(lambda: blocked_of(stage, 2) == ROOM | FULL)
+            await stage.until(lambda: blocked_of(stage, 2) == ROOM)
             assert blocked_of(stage, 1) == 0  # It has its memory.
-            assert blocked_of(stage, 3) == FULL  # It must not overtake.
-            await send(third, frame_of(MIB)[:300])
+            await send(third, frame_of(64 * KIB)[:300])
+            await stage.until(lambda: blocked_of(stage, 3) == ROOM)  # It must not overtake.
+            for mark in range(3):
+                await send(fourth, frame_of(60_000, mark))
+                await stage.until(has_frames(stage, mark + 1))
+            assert blocked_of(stage, 4) == 0
             await send(first, frame[300:])
-            await stage.until(lambda: len(stage.frames) == 1)
-            await stage.until(lambda: blocked_of(stage, 2) == blocked_of(stage, 3) == 0)
+            await stage.until(lambda: blocked_of(stage, 2) == 0)
+            assert blocked_of(stage, 3) == ROOM  # The share of large frames is used up again.
             await send(second, frame[300:])
-            await send(third, frame_of(MIB)[300:])
-            await stage.until(lambda: len(stage.frames) == 3)
-            assert stage.listener.memory.held_bytes == 0
-            assert sorted(len(each) for _, each in stage.frames) == [MIB, 3 * MIB, 3 * MIB]
+            await send(third, frame_of(64 * KIB)[300:])
+            await stage.until(lambda: len(stage.frames) == 6)
+            assert stage.listener.memory.held_bytes == stage.listener.memory.large_bytes == 0
+            large = [number for number, each in stage.frames if len(each) >= 64 * KIB]
+            assert large == [1, 2, 3]
 
     run(loop, main())
 
@@ -186,9 +199,9 @@ def test_memory_goes_round_in_order(loop: str) -> None:
             await send(first, frame[:300])
             await stage.until(lambda: stage.listener.memory.held_bytes == 3 * MIB)
             await send(second, frame[:300])
-            await stage.until(lambda: blocked_of(stage, 2) == ROOM | FULL)
+            await stage.until(lambda: blocked_of(stage, 2) == ROOM)
             await send(first, frame[300:] + frame[:300])  # It wants memory again at once.
-            await stage.until(lambda: blocked_of(stage, 1) == ROOM | FULL)
+            await stage.until(lambda: blocked_of(stage, 1) == ROOM)
             assert blocked_of(stage, 2) == 0
             await send(second, frame[300:])
             await send(first, frame[300:])
@@ -200,13 +213,13 @@ def test_memory_goes_round_in_order(loop: str) -> None:
 
 def test_a_lost_connection_gives_its_memory_to_who_waits(loop: str) -> None:
     async def main() -> None:
-        limits = TcpLimits(receive_bytes_max=3 * MIB, frame_bytes_max=3 * MIB)
+        limits = TcpLimits(receive_bytes_max=4 * MIB, frame_bytes_max=3 * MIB)
         async with Stage(limits) as stage:
             first, second = [await stage.connect() for _ in range(2)]
             await send(first, declare(3 * MIB))
             await stage.until(lambda: stage.listener.memory.held_bytes == 3 * MIB)
             await send(second, frame_of(2 * MIB)[:300])
-            await stage.until(lambda: blocked_of(stage, 2) == ROOM | FULL)
+            await stage.until(lambda: blocked_of(stage, 2) == ROOM)
             first.close()
             await stage.until(lambda: blocked_of(stage, 2) == 0)
             await send(second, frame_of(2 * MIB)[300:])
@@ -217,13 +230,13 @@ def test_a_lost_connection_gives_its_memory_to_who_waits(loop: str) -> None:
 
 def test_who_is_closed_while_waiting_takes_no_memory(loop: str) -> None:
     async def main() -> None:
-        limits = TcpLimits(receive_bytes_max=3 * MIB, frame_bytes_max=3 * MIB)
+        limits = TcpLimits(receive_bytes_max=4 * MIB, frame_bytes_max=3 * MIB)
         async with Stage(limits) as stage:
             first, second = [await stage.connect() for _ in range(2)]
             await send(first, frame_of(3 * MIB)[:300])
             await stage.until(lambda: stage.listener.memory.held_bytes == 3 * MIB)
             await send(second, declare(2 * MIB))
-            await stage.until(lambda: blocked_of(stage, 2) == ROOM | FULL)
+            await stage.until(lambda: blocked_of(stage, 2) == ROOM)
             stage.listener.close_connection(2, "evicted")
             await stage.until(lambda: stage.closed == [2])
             await send(first, frame_of(3 * MIB)[300:])
@@ -236,7 +249,7 @@ def test_who_is_closed_while_waiting_takes_no_memory(loop: str) -> None:
 
 def test_small_frames_that_are_not_finished_count_too(loop: str) -> None:
     async def main() -> None:
-        limits = TcpLimits(receive_bytes_max=100_000, frame_bytes_max=100_000)
+        limits = TcpLimits(receive_bytes_max=100_000, frame_bytes_max=70_000)
         async with Stage(limits) as stage:
             first, second = [await stage.connect() for _ in range(2)]
             frame = frame_of(60_000)
@@ -258,7 +271,7 @@ def test_small_frames_that_are_not_finished_count_too(loop: str) -> None:
 
 def test_reading_stops_when_all_together_hold_too_much(loop: str) -> None:
     async def main() -> None:
-        limits = TcpLimits(receive_bytes_max=MIB, frame_bytes_max=MIB)
+        limits = TcpLimits(receive_bytes_max=MIB, frame_bytes_max=MIB // 2)
         async with Stage(limits) as stage:
             client, other = [await stage.connect() for _ in range(2)]
             listener = stage.listener

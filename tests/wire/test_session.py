@@ -11,6 +11,7 @@ from headrace.wire.commands.session import (
     Registered,
     TokenLogin,
 )
+from headrace.wire.commands.users import CHANGE_PASSWORD, ChangePassword
 from headrace.wire.errors import DecodeError
 from headrace.wire.versions import PROTOCOL_PACKED
 from tests.wire.values import NAMES
@@ -73,3 +74,12 @@ def test_the_session_of_a_login() -> None:
     payload = LOGIN_PASSWORD.encode_reply(registered)
     assert payload == bytes(4) + b"\x09" + bytes(7) + bytes.fromhex("002c0000") + b"\x050.1.0"
     assert LOGIN_PASSWORD.decode_reply(payload) == registered
+
+
+def test_what_was_read_does_not_show_its_secrets() -> None:
+    password = LOGIN_PASSWORD.encode_request(Register(VERSION, PasswordLogin("ada", b"hush-hush")))
+    assert "hush" not in repr(LOGIN_PASSWORD.decode_request(password))
+    token = LOGIN_TOKEN.encode_request(Register(VERSION, token=TokenLogin(b"hush-hush")))
+    assert "hush" not in repr(LOGIN_TOKEN.decode_request(token))
+    change = CHANGE_PASSWORD.encode_request(ChangePassword("ada", b"hush", b"hush-hush"))
+    assert "hush" not in repr(CHANGE_PASSWORD.decode_request(change))

@@ -38,6 +38,20 @@ def check_access(state: State, user_id: int, command: int, scope: Scope = NOWHER
         raise RefusedError(Code.UNAUTHORIZED, command=command, user=user_id)
 
 
+def check_session(state: State, user_id: int, *, began: int) -> None:
+    """Refuse a session that began before its user was created: it is of a namesake by number.
+
+    A user's number is given to the next one when it is free, and what the earlier one had asked for
+    may still be on its way (SE-5).
+
+    Raises:
+        RefusedError: It did.
+    """
+    user = state.users.find(user_id)
+    if user is not None and began < user.created_op:
+        raise RefusedError(Code.UNAUTHORIZED, user=user_id, created_op=user.created_op)
+
+
 def reach(state: State, user_id: int, command: int, stream: Identifier, topic: Identifier) -> Topic:
     """Give the topic that a user may do this to; what sends and polls ask.
 

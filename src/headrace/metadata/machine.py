@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 
 from headrace.base.checksum import xxh3_64
 from headrace.base.ids import GroupId
+from headrace.metadata.access import check_session
+from headrace.metadata.applied import NOTED, Applied
 from headrace.metadata.group_changes import leave_all
 from headrace.metadata.operations import CHANGES
 from headrace.metadata.snapshot import Progress, read_snapshot, write_snapshot
@@ -19,7 +21,7 @@ from headrace.metadata.state import State
 from headrace.metadata.target import Target, TargetView, live_group_ids
 from headrace.ports.machine import Artifact, Piece
 from headrace.ports.network import Buffer
-from headrace.wire.errors import CorruptError, RefusedError
+from headrace.wire.errors import Code, CorruptError, RefusedError
 from headrace.wire.numbers import Operation
 from headrace.wire.replica_headers import PrepareHeader
 from headrace.wire.replies import RESULT_OK, encode_rejection
@@ -38,6 +40,7 @@ class MetadataMachine:
         self.state = State()
         self._progress = Progress(op=0, chain=0)
         self._view = TargetView(self.state)
+        self._applied: list[Applied] = []
 
     @property
     def revision(self) -> int:
@@ -50,7 +53,13 @@ class MetadataMachine:
         return self.state.timestamp
 
     def prepare(self, header: RequestHeader, body: Buffer, timestamp: int) -> Buffer:
-        """Give the body as it is: nothing of it depends on its place in the log."""
+        """Give the body as it is: nothing of it depends on its place in the log.
+
+        Raises:
+            RefusedError: The session is of a user who is gone, and whose number is another's now.
+        """
+        if header.client != 0 and header.operation in CHANGES:
+            check_session(self.state, header.user_id, began=header.session)
         return body
 
     def foresee(self, ops: Iterable[tuple[PrepareHeader, Buffer]]) -> None:
@@ -77,6 +86,11 @@ class MetadataMachine:
         )
         self._progress = Progress(op=header.op, chain=xxh3_64(link + reply))
         return reply
+
+    def take_applied(self) -> list[Applied]:
+        """Give the ops about users and removals that were applied since the last call."""
+        applied, self._applied = self._applied, []
+        return applied
 
     def state_hash(self) -> int:
         """Give the hash of all ops and their replies; a snapshot carries it on."""
@@ -123,7 +137,12 @@ class MetadataMachine:
             return b""
         change = CHANGES.get(header.operation)
         assert change is not None, f"operation {header.operation} is not the metadata group's"
+        refusal: Code | None = None
         try:
-            return RESULT_OK + change.apply(self.state, header, body)
-        except RefusedError as refusal:
-            return encode_rejection(refusal.code)
+            reply = RESULT_OK + change.apply(self.state, header, body)
+        except RefusedError as error:
+            refusal = error.code
+            reply = encode_rejection(refusal)
+        if header.operation in NOTED:
+            self._applied.append(Applied(header, bytes(body), refusal))
+        return reply

@@ -13,7 +13,7 @@ from headrace.metadata import (
     topic_changes,
     user_changes,
 )
-from headrace.metadata.access import NOWHERE, Scope, check_access
+from headrace.metadata.access import NOWHERE, Scope, check_access, check_session
 from headrace.metadata.state import State
 from headrace.ports.network import Buffer
 from headrace.wire.codec import Codec, decode
@@ -60,6 +60,9 @@ class _Change(Generic[Q]):
         except DecodeError as error:
             raise CorruptError(f"operation {header.operation} at {header.op}: {error}") from None
         if self._command is not None and header.client != 0:
+            # A session is learnt of only when its op is committed, so whoever asked with one of
+            # this user's was ordered by a primary that had committed the user's creation.
+            check_session(state, header.user_id, began=header.commit)
             check_access(state, header.user_id, self._command, self._scope(request))
         return self._carry_out(state, header, request)
 

@@ -3,6 +3,8 @@
 Flow: route.
 """
 
+from hmac import compare_digest
+
 from headrace.metadata.state import Group, State, Stream, Token, Topic, User
 from headrace.wire.errors import Code, RefusedError
 from headrace.wire.identifiers import Identifier
@@ -76,6 +78,7 @@ def token(state: State, token_hash: str) -> tuple[User, Token] | None:
     if owner is None:
         return None
     for candidate in owner.tokens.values():
-        if candidate.token_hash == token_hash:
+        # In constant time, although it is a hash that was looked up: nothing depends on that then.
+        if compare_digest(candidate.token_hash, token_hash):
             return owner, candidate
     raise AssertionError("the owner of a token has it")

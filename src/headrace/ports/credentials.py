@@ -8,14 +8,7 @@ from typing import TypeAlias
 
 import msgspec
 
-
-class Secret(bytes):
-    """Bytes that are not shown."""
-
-    def __repr__(self) -> str:
-        return "Secret(...)"
-
-    __str__ = __repr__  # or a formatted line would show the bytes
+from headrace.base.secret import Secret
 
 
 class VerifyPassword(msgspec.Struct, frozen=True):
@@ -43,10 +36,11 @@ class MintToken(msgspec.Struct, frozen=True):
 
 
 class PasswordVerified(msgspec.Struct, frozen=True):
-    """Whether it was the password."""
+    """Whether it was the password; with a new hash if the stored one costs too little now."""
 
     token: int
     is_right: bool
+    stronger_hash: str | None = None
 
 
 class PasswordHashed(msgspec.Struct, frozen=True):

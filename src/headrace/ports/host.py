@@ -26,6 +26,7 @@ class HostFacts(msgspec.Struct, frozen=True, kw_only=True):
     threads_count: int = 0
     free_disk_space: int = 0
     total_disk_space: int = 0
+    counters: tuple[tuple[str, int], ...] = ()  # of what the core does not do itself
 
 
 class HostSampled(msgspec.Struct, frozen=True):

@@ -32,9 +32,10 @@ class SendToConnection(msgspec.Struct, frozen=True):
 
 
 class ConnectionTrusted(msgspec.Struct, frozen=True):
-    """A connection holds a session: the bounds for strangers no longer hold for it."""
+    """A connection holds a session: the bounds for strangers no longer hold for it; or do again."""
 
     connection: int
+    is_trusted: bool = True
 
 
 class CloseConnection(msgspec.Struct, frozen=True):

@@ -3,6 +3,7 @@
 ```
 caller     VerifyPassword, HashPassword -> waiting   MintToken -> TokenMinted at once
 threads    one hash each -> PasswordVerified, PasswordHashed
+           right, and stored at a lower cost than today's -> a second one, at that cost
 ```
 
 A hash costs tens of milliseconds and megabytes on purpose. So only a few are made at once, and only
@@ -20,7 +21,7 @@ from threading import Condition, Thread
 from typing import Self
 
 import msgspec
-from argon2 import PasswordHasher
+from argon2 import PasswordHasher, extract_parameters
 from argon2.exceptions import (
     HashingError,
     InvalidHashError,
@@ -29,6 +30,7 @@ from argon2.exceptions import (
 )
 from argon2.low_level import error_to_str
 
+from headrace.base.secret import Secret
 from headrace.ports.credentials import (
     CredentialEffect,
     CredentialEvent,
@@ -37,7 +39,6 @@ from headrace.ports.credentials import (
     MintToken,
     PasswordHashed,
     PasswordVerified,
-    Secret,
     TokenMinted,
     VerifyPassword,
 )
@@ -160,7 +161,9 @@ class CredentialKeeper:
         try:
             if isinstance(effect, HashPassword):
                 return PasswordHashed(effect.token, self._hasher.hash(effect.password))
-            return PasswordVerified(effect.token, self._is_right(effect))
+            is_right = self._is_right(effect)
+            stronger = self._strengthen(effect) if is_right else None
+            return PasswordVerified(effect.token, is_right, stronger)
         except (HashingError, VerificationError) as error:
             if str(error) not in _PASSING:
                 raise
@@ -180,6 +183,20 @@ class CredentialKeeper:
             _log.exception("a stored password hash is no hash, its user cannot log in")
             self._matches(self._hash_of_nobody, effect.password)
             return False
+
+    def _strengthen(self, effect: VerifyPassword) -> str | None:
+        """Give a hash at today's cost of a password that is stored at a lower one.
+
+        A stored hash that costs more stays: a setting that was lowered weakens nobody.
+        """
+        assert effect.password_hash is not None
+        stored = extract_parameters(effect.password_hash)
+        is_weaker = (
+            stored.time_cost < self._hasher.time_cost
+            or stored.memory_cost < self._hasher.memory_cost
+            or stored.hash_len < HASH_BYTES
+        )
+        return self._hasher.hash(effect.password) if is_weaker else None
 
     def _matches(self, password_hash: str, password: Secret) -> bool:
         try:

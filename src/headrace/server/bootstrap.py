@@ -10,13 +10,14 @@ import sys
 from importlib.metadata import version
 from typing import Any
 
-from headrace.ports.credentials import Secret
+from headrace.base.secret import Secret
 from headrace.runtime.allocator import give_back, keep_large_blocks
 from headrace.runtime.credentials import CredentialKeeper, generate_password
 from headrace.runtime.files import DiskFailedError
 from headrace.runtime.host import boot_identity as read_boot_identity
 from headrace.runtime.loop import PumpFailedError, hasten_threads, new_event_loop
 from headrace.server import lines
+from headrace.server.audit_log import AuditFileError, audit_log
 from headrace.server.config_sections import ServerConfig
 from headrace.server.folders import (
     LOCK_NAME,
@@ -58,8 +59,10 @@ def run(
     keep_large_blocks()
     hasten_threads()
     try:
-        with hold_folder(config.server.data_dir):
+        with hold_folder(config.server.data_dir), audit_log(config.audit.file):
             return _run_held(config, is_throwaway=is_throwaway, boot_identity=boot_identity)
+    except AuditFileError as error:
+        return _say(lines.audit_unusable(str(error)))
     except _REASONS as error:
         return _say(_sentence_of(error, config))
 
@@ -72,6 +75,16 @@ def _say(sentence: str) -> int:
 def _print(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
+
+
+def _show_once(secret_line: str) -> None:
+    """Show a secret to whoever started the node: on the terminal, where there is one.
+
+    Without a terminal there is only stderr, which somebody may collect; the guide says so.
+    """
+    stream = next((each for each in (sys.stderr, sys.stdout) if each.isatty()), sys.stderr)
+    stream.write(f"{secret_line}\n")
+    stream.flush()
 
 
 def _sentence_of(error: Exception, config: ServerConfig) -> str:
@@ -101,7 +114,7 @@ def _run_held(config: ServerConfig, *, is_throwaway: bool, boot_identity: int | 
         if password is None:
             made = generate_password()
             # At once: whatever happens next, the hash of this password may be on the disk.
-            _print(lines.password_line(config.root.username, made))
+            _show_once(lines.password_line(config.root.username, made))
             password = Secret(made.encode())
         return keeper.hash_now(password)
 

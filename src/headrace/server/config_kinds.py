@@ -8,12 +8,12 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from headrace.base.endpoints import parse_endpoint
 from headrace.base.limits import GIB, KIB, MIB
+from headrace.base.secret import Secret
 from headrace.base.units import parse_bytes, parse_duration
-from headrace.ports.credentials import Secret
 from headrace.wire.topic_options import UNLIMITED
 
 MILLISECOND = 1000
@@ -230,6 +230,21 @@ class Folder:
             return Path(raw).expanduser()
         except RuntimeError:
             raise NotAllowedError("there is no such home folder") from None
+
+    def show(self, value: Path) -> str:
+        return str(value)
+
+
+@dataclass(frozen=True)
+class LogFile:
+    """A file that lines are added to; two words stand for no file."""
+
+    STDERR: ClassVar[Path] = Path("stderr")
+    OFF: ClassVar[Path] = Path("off")
+    allowed = "a path of a file, or stderr, or off"
+
+    def read(self, raw: object) -> Path:
+        return Folder().read(raw)
 
     def show(self, value: Path) -> str:
         return str(value)

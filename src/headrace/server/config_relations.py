@@ -180,6 +180,11 @@ RELATIONS = (
         ),
     ),
     Relation(
+        ("audit.file", "server.data_dir"),
+        "outside server.data_dir: all files there are the node's own",
+        lambda c: not c.audit.file.absolute().is_relative_to(c.server.data_dir.absolute()),
+    ),
+    Relation(
         ("cluster.heartbeat_timeout", "cluster.heartbeat_interval"),
         "at least 4 x cluster.heartbeat_interval",
         lambda c: c.cluster.heartbeat_timeout >= 4 * c.cluster.heartbeat_interval,

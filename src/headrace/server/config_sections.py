@@ -28,7 +28,7 @@ from headrace.base.limits import (
     USERNAME_BYTES_MAX,
     USERNAME_BYTES_MIN,
 )
-from headrace.ports.credentials import Secret
+from headrace.base.secret import Secret
 from headrace.server.config_kinds import (
     DAY,
     HOUR,
@@ -39,6 +39,7 @@ from headrace.server.config_kinds import (
     Flag,
     Folder,
     Listener,
+    LogFile,
     Name,
     SecretText,
     Setting,
@@ -302,6 +303,30 @@ class SecuritySection(msgspec.Struct, frozen=True, kw_only=True):
         int, Setting(size(8 * KIB, 64 * MIB, step=KIB), "memory of one hash")
     ] = 19 * MIB
     argon2_parallelism: Annotated[int, Setting(count(1, 4), "lanes of one hash")] = 1
+    lockout_failures: Annotated[
+        int,
+        Setting(count(1, 1000), "wrong passwords of one user, or from one address, until it waits"),
+    ] = 5
+    lockout_pause_max: Annotated[
+        Micros,
+        Setting(
+            duration(SECOND, HOUR, step=SECOND),
+            "longest wait; each is twice the one before, from 1 s",
+        ),
+    ] = Micros(MINUTE)
+
+
+class AuditSection(msgspec.Struct, frozen=True, kw_only=True):
+    """The audit log: who logged in, changed users, tokens or permissions, or removed data."""
+
+    file: Annotated[
+        Path,
+        Setting(
+            LogFile(),
+            "where its lines go: a file, `stderr`, or `off`",
+            dev=LogFile.OFF,
+        ),
+    ] = LogFile.STDERR
 
 
 class ClusterSection(msgspec.Struct, frozen=True, kw_only=True):
@@ -364,6 +389,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     consumers: ConsumersSection = ConsumersSection()
     sessions: SessionsSection = SessionsSection()
     security: SecuritySection = SecuritySection()
+    audit: AuditSection = AuditSection()
     cluster: ClusterSection = ClusterSection()
     origins: Mapping[str, str] = {}  # of the keys that were given, by path
 

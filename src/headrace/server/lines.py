@@ -79,6 +79,11 @@ def folder_refused(folder: Path, sentence: str) -> str:
     return f"{one_line(folder)} is refused and unchanged: {one_line(sentence)}"
 
 
+def audit_unusable(sentence: str) -> str:
+    """Say why the file of the audit log cannot be used."""
+    return f"audit.file {one_line(sentence)}; name another, stderr or off"
+
+
 def folder_of_others(folder: Path) -> str:
     """Say that the folder holds something, and none of it is ours."""
     return (

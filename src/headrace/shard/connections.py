@@ -7,9 +7,11 @@ Invariants: `by_client` names exactly the connections that hold a session.
 
 from collections.abc import Iterable
 
+from headrace.shard.credential import Credential
 from headrace.wire.numbers import Transport
 
 NO_USER = -1
+ADDRESSES_MAX = 20_000
 
 
 class Connection:
@@ -18,6 +20,7 @@ class Connection:
     __slots__ = (
         "address",
         "client",
+        "credential",
         "heard",
         "is_busy",
         "number",
@@ -38,6 +41,7 @@ class Connection:
         self.client = 0
         self.user_id = NO_USER
         self.session = 0
+        self.credential: Credential | None = None  # what its session, or its login, rests on
         self.is_busy = False  # a login is under way
 
     @property
@@ -52,6 +56,7 @@ class Connections:
     def __init__(self) -> None:
         self._by_number: dict[int, Connection] = {}
         self._by_client: dict[int, Connection] = {}
+        self._addresses: dict[int, str] = {}  # of clients, those that came back least lately first
         self._short_id = 0
 
     def __len__(self) -> int:
@@ -80,7 +85,9 @@ class Connections:
         """Give the connection that holds a client's session."""
         return self._by_client.get(client)
 
-    def bind(self, connection: Connection, *, client: int, user_id: int, session: int) -> None:
+    def bind(
+        self, connection: Connection, *, client: int, credential: Credential, session: int
+    ) -> None:
         """Give a connection a session; another one of the same client loses its own."""
         assert session > 0
         old = self._by_client.get(client)
@@ -89,9 +96,18 @@ class Connections:
         if connection.client and self._by_client.get(connection.client) is connection:
             del self._by_client[connection.client]
         connection.client = client
-        connection.user_id = user_id
+        connection.user_id = credential.user_id
+        connection.credential = credential
         connection.session = session
         self._by_client[client] = connection
+        self._addresses.pop(client, None)
+        self._addresses[client] = connection.address
+        if len(self._addresses) > ADDRESSES_MAX:
+            del self._addresses[next(iter(self._addresses))]
+
+    def address_of(self, client: int) -> str:
+        """Give where a client was last seen; empty if it never logged in here, or long ago."""
+        return self._addresses.get(client, "")
 
     def unbind(self, connection: Connection) -> None:
         """Take the session from a connection."""
@@ -103,6 +119,7 @@ class Connections:
     def _unbind(connection: Connection) -> None:
         connection.client = connection.session = 0
         connection.user_id = NO_USER
+        connection.credential = None
 
     def all(self) -> Iterable[Connection]:
         """Give all, oldest first."""

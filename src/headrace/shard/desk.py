@@ -10,6 +10,7 @@ from headrace.ports.machine import StateMachine
 from headrace.ports.probes import Probes
 from headrace.shard.answers import Answers
 from headrace.shard.connections import Connections
+from headrace.shard.lockout import Lockout
 from headrace.shard.plane import Plane
 from headrace.shard.settings import ShardSettings
 from headrace.vsr.sessions import ClientTable
@@ -52,6 +53,7 @@ class Desk:
         self.out: list[ShardEffect] = []
         self.connections = Connections()
         self.answers = Answers(self.connections, self.out)
+        self.lockout = Lockout(settings.lockout)
         self.cluster = ClusterMetadata("", ())  # what clients are told; the addresses come late
         self.now = 0  # in ticks
         self.wall = 0  # in microseconds
@@ -81,6 +83,11 @@ class Desk:
         replica = self.metadata_replica
         applied_min = min(self.boot_head, replica.op)  # What was not committed may be gone.
         return replica.status == Status.NORMAL and replica.commit_min >= applied_min
+
+    @property
+    def committed_time(self) -> int:
+        """Give the time by which tokens expire, in microseconds: a clock set back revives none."""
+        return max(self.wall, self.state.timestamp)
 
     def next_token(self) -> int:
         """Give a number for something that will be answered later."""

@@ -2,6 +2,7 @@
 
 from typing import TypeAlias
 
+from headrace.ports.audit import Audit
 from headrace.ports.credentials import CredentialEffect, CredentialEvent
 from headrace.ports.disk import FromStore, OnStore
 from headrace.ports.host import HostEffect, HostEvent
@@ -21,6 +22,7 @@ ShardEffect: TypeAlias = (
     | SegmentEffect
     | CredentialEffect
     | HostEffect
+    | Audit
     | SendFrame
     | SendToConnection
     | ConnectionTrusted

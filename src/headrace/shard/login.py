@@ -1,23 +1,28 @@
 """Login and logout: from credentials to a session that a connection holds.
 
 ```
-Register -> version gate -> password, verified by the keeper of secrets -> token, by its hash
+Register -> version gate -> lockout -> password, verified by the keeper of secrets -> token, by hash
          -> op Register of the metadata group -> the connection holds the session
 ```
 
-A wrong user, a wrong password and an inactive user get one answer, at one cost.
+A wrong user, a wrong password and an inactive user get one answer, at one cost (SE-2). Who guesses
+is told to come again later, like anybody whom a busy node cannot serve (SE-3).
 
 Flow: route, reply.
 """
 
 import msgspec
 
+from headrace.base.ids import ROOT_USER
+from headrace.base.secret import Secret
 from headrace.metadata import resolve
-from headrace.metadata.state import User
-from headrace.ports.credentials import PasswordVerified, Secret, VerifyPassword
+from headrace.ports.credentials import PasswordVerified, VerifyPassword
 from headrace.ports.network import ConnectionTrusted
+from headrace.shard.audit import Auditor
 from headrace.shard.connections import Connection
+from headrace.shard.credential import Credential, credential_of, holds
 from headrace.shard.desk import Desk
+from headrace.shard.lockout import SECOND_TICKS, Origin, origin_of
 from headrace.shard.tokens import hash_token
 from headrace.vsr.events import OwnOp
 from headrace.wire.commands.session import (
@@ -26,6 +31,7 @@ from headrace.wire.commands.session import (
     Register,
     Registered,
 )
+from headrace.wire.commands.users import CHANGE_PASSWORD, ChangePassword
 from headrace.wire.errors import Code, DecodeError, RefusedError
 from headrace.wire.evictions import EvictionReason
 from headrace.wire.numbers import Operation, UserStatus
@@ -33,21 +39,25 @@ from headrace.wire.replies import RESULT_OK, encode_rejection, read_result
 from headrace.wire.requests import RequestHeader
 from headrace.wire.versions import PROTOCOL_PACKED, is_compatible
 
+WRONG = "wrong credentials"
 
-class _Pending(msgspec.Struct, frozen=True):
+
+class _Pending(msgspec.Struct, frozen=True, kw_only=True):
     connection: int
     header: RequestHeader
     request: Register
-    user_id: int | None
-    password_hash: str | None
+    origin: Origin
+    credential: Credential | None  # nothing if there is no such user
+    asked_hash: str | None  # the one that the keeper of secrets compares with
     is_current: bool  # whether this node knew the users of then
 
 
 class Logins:
     """Those who want in."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Desk, auditor: Auditor) -> None:
         self._desk = desk
+        self._auditor = auditor
         self._pending: dict[int, _Pending] = {}
         self._gone: dict[int, None] = {}  # clients whose connection is lost, until that is applied
 
@@ -79,18 +89,31 @@ class Logins:
     ) -> None:
         desk = self._desk
         user = desk.state.users.find(login.username)
+        is_root = login.username == self._root_name
+        origin = origin_of(login.username, connection.address, is_root=is_root)
+        if desk.lockout.is_refused(origin, desk.now):
+            self._pause(connection, header)
+            return
         connection.is_busy = True
         token = desk.next_token()
-        password_hash = None if user is None else user.password_hash
+        credential = None if user is None else credential_of(user)
+        asked_hash = None if credential is None else credential.password_hash
         self._pending[token] = _Pending(
-            connection.number,
-            header,
-            request,
-            None if user is None else user.id,
-            password_hash,
-            self._is_current,
+            connection=connection.number,
+            header=header,
+            request=request,
+            origin=origin,
+            credential=credential,
+            asked_hash=asked_hash,
+            is_current=self._is_current,
         )
-        desk.out.append(VerifyPassword(token, Secret(login.password), password_hash))
+        desk.out.append(VerifyPassword(token, Secret(login.password), asked_hash))
+
+    @property
+    def _root_name(self) -> str:
+        """The name of the root user as it is now."""
+        root = self._desk.state.users.find(ROOT_USER)
+        return self._desk.settings.root_username if root is None else root.name
 
     def on_verified(self, event: PasswordVerified) -> bool:
         """Go on with a login; return whether the answer was for one."""
@@ -102,17 +125,70 @@ class Logins:
         if connection is None:
             return True
         connection.is_busy = False
-        user = None if pending.user_id is None else desk.state.users.find(pending.user_id)
-        is_same = user is not None and user.password_hash == pending.password_hash
-        if event.is_right and is_same and user is not None and user.status == UserStatus.ACTIVE:
-            self._propose(connection, pending.header, user)
+        credential = pending.credential
+        if desk.lockout.is_refused(pending.origin, desk.now):
+            # Guesses that were sent all at once are not told apart: none of them is answered.
+            self._pause(connection, pending.header)
+        elif event.is_right and credential is not None and self._holds(credential):
+            if event.stronger_hash is not None:
+                self._strengthen(credential, pending.asked_hash, event.stronger_hash)
+            self._propose(connection, pending.header, credential)
         elif pending.request.token is not None:
-            self._try_token(connection, pending.header, pending.request)
-        elif pending.is_current:
-            self._deny(connection, pending.header, EvictionReason.INVALID_CREDENTIALS)
+            self._try_token(connection, pending.header, pending.request, pending)
         else:
-            self._reject(connection, pending.header, Code.TRANSIENT_NOT_ACCEPTED)
+            self._refuse_password(connection, pending)
         return True
+
+    def _refuse_password(self, connection: Connection, pending: _Pending) -> None:
+        """Say no, and count it, if this node knew the users of then (O6.2)."""
+        desk = self._desk
+        if not pending.is_current:
+            self._reject(connection, pending.header, Code.TRANSIENT_NOT_ACCEPTED)
+            return
+        pause = desk.lockout.fail(pending.origin, desk.now)
+        outcome = f"{WRONG}, no more tries for {pause // SECOND_TICKS} s" if pause else WRONG
+        client = pending.header.client
+        # In a body that may be read as a token too, what looks like a name may be a secret.
+        username = pending.origin.username if pending.request.token is None else ""
+        self._auditor.login(connection, username, outcome, client=client)
+        desk.answers.evict(connection.number, client, EvictionReason.INVALID_CREDENTIALS)
+
+    def _pause(self, connection: Connection, header: RequestHeader) -> None:
+        """Have somebody wait who, or whose neighbour, has failed too often."""
+        self._desk.probes.hit("login.paused")
+        self._reject(connection, header, Code.TRANSIENT_NOT_ACCEPTED)
+
+    def _holds(self, credential: Credential) -> bool:
+        return holds(credential, self._desk.state, self._desk.committed_time)
+
+    # Hashes that are made anew.
+
+    def _strengthen(self, credential: Credential, verified: str | None, stronger: str) -> None:
+        """Have a password stored at today's cost; the next login asks again if it is not (SE-1)."""
+        desk = self._desk
+        if verified != credential.password_hash or not desk.is_serving:
+            return  # Another login was first, or this node cannot propose.
+        change = ChangePassword(credential.user_id, verified.encode(), stronger.encode())
+        own = OwnOp(Operation.CHANGE_PASSWORD, CHANGE_PASSWORD.encode_request(change))
+        desk.metadata_plane.propose(desk.metadata_replica.group, own)
+
+    def rehashed(self, before: str, after: str) -> None:
+        """Have sessions, and logins under way, rest on the new hash of the same password."""
+        for connection in self._desk.connections.all():
+            self.renew(connection, before, after)
+        for token, pending in self._pending.items():
+            credential = pending.credential
+            if credential is not None and credential.password_hash == before:
+                renewed = msgspec.structs.replace(credential, password_hash=after)
+                self._pending[token] = msgspec.structs.replace(pending, credential=renewed)
+
+    @staticmethod
+    def renew(connection: Connection, before: str, after: str) -> None:
+        """Have a connection rest on another hash, if it rests on this one."""
+        credential = connection.credential
+        if credential is not None and credential.password_hash == before:
+            renewed = msgspec.structs.replace(credential, password_hash=after)
+            connection.credential = renewed
 
     def on_busy(self, token: int) -> bool:
         """Tell a client that the keeper of secrets has too much to do; return whether one waits."""
@@ -125,23 +201,26 @@ class Logins:
             self._reject(connection, pending.header, Code.TRANSIENT_NOT_ACCEPTED)
         return True
 
-    def _try_token(self, connection: Connection, header: RequestHeader, request: Register) -> None:
+    def _try_token(
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        request: Register,
+        pending: _Pending | None = None,
+    ) -> None:
+        """Take a login by token; with `pending`, of one whose password was wrong before."""
         desk = self._desk
         assert request.token is not None
         found = resolve.token(desk.state, hash_token(request.token.token))
-        reason: EvictionReason | None = None
-        if found is None or found[1].is_expired(max(desk.wall, desk.state.timestamp)):
-            is_password = request.password is not None
-            reason = (
-                EvictionReason.INVALID_CREDENTIALS if is_password else EvictionReason.INVALID_TOKEN
-            )
+        if found is None or found[1].is_expired(desk.committed_time):
+            if pending is not None:
+                self._refuse_password(connection, pending)
+            else:
+                self._deny(connection, header, EvictionReason.INVALID_TOKEN)
         elif found[0].status != UserStatus.ACTIVE:
-            reason = EvictionReason.USER_INACTIVE
-        if reason is not None:
-            self._deny(connection, header, reason)
-            return
-        assert found is not None
-        self._propose(connection, header, found[0])
+            self._deny(connection, header, EvictionReason.USER_INACTIVE)
+        else:
+            self._propose(connection, header, credential_of(*found))
 
     @property
     def _is_current(self) -> bool:
@@ -151,25 +230,30 @@ class Logins:
     def _deny(self, connection: Connection, header: RequestHeader, reason: EvictionReason) -> None:
         """Say no, if this node knows the users of now; else whoever does may say yes (O6.2)."""
         if self._is_current:
+            outcome = reason.name.lower()
+            self._auditor.login(connection, "", outcome, client=header.client)
             self._desk.answers.evict(connection.number, header.client, reason)
         else:
             self._reject(connection, header, Code.TRANSIENT_NOT_ACCEPTED)
 
-    def _propose(self, connection: Connection, header: RequestHeader, user: User) -> None:
+    def _propose(
+        self, connection: Connection, header: RequestHeader, credential: Credential
+    ) -> None:
         """Have the metadata group give the client its session, or let it use the one it has."""
         desk = self._desk
-        session = desk.sessions.session_of(header.client, user.id)
-        if session and not desk.metadata_replica.is_primary:
+        session = desk.sessions.session_of(header.client, credential.user_id)
+        if session > credential.created_op and not desk.metadata_replica.is_primary:
             # Who leads a partition need not lead the metadata, and its clients must get in (CR10).
             desk.probes.hit("sessions.bound_by_backup")
-            self._bind(connection, header, user.id, session)
+            self._bind(connection, header, credential, session)
             return
         try:
             desk.answers.expect(connection, header, desk.now)
         except RefusedError as error:  # Another connection logs in as this client right now.
             self._reject(connection, header, error.code)
             return
-        stamped = msgspec.structs.replace(header, user_id=user.id, cluster=0)
+        connection.credential = credential
+        stamped = msgspec.structs.replace(header, user_id=credential.user_id, cluster=0)
         desk.metadata_plane.put_request(desk.metadata_replica, stamped, b"")
 
     def on_registered(self, connection: Connection, header: RequestHeader, body: bytes) -> None:
@@ -183,18 +267,35 @@ class Logins:
             else:
                 self._reject(connection, header, error.code)
             return
-        user_id = desk.sessions.user_of(header.client)
-        assert user_id is not None
-        self._bind(connection, header, user_id, session)
+        credential = connection.credential
+        is_same = (
+            credential is not None
+            and credential.user_id == desk.sessions.user_of(header.client)
+            and self._holds(credential)
+        )
+        if not is_same:
+            # Since the password was verified the user has changed, or another login has begun.
+            desk.probes.hit("login.overtaken")
+            self.lose(header.client)
+            desk.answers.evict(connection.number, header.client, EvictionReason.NO_SESSION)
+            return
+        assert credential is not None
+        self._bind(connection, header, credential, session)
 
     def _bind(
-        self, connection: Connection, header: RequestHeader, user_id: int, session: int
+        self, connection: Connection, header: RequestHeader, credential: Credential, session: int
     ) -> None:
         """Have a connection hold a session."""
-        desk = self._desk
-        self._gone.pop(header.client, None)
-        desk.connections.bind(connection, client=header.client, user_id=user_id, session=session)
+        desk, client = self._desk, header.client
+        self._gone.pop(client, None)
+        old = desk.connections.of_client(client)
+        if old is not None and old is not connection:
+            desk.out.append(ConnectionTrusted(old.number, is_trusted=False))
+        desk.connections.bind(connection, client=client, credential=credential, session=session)
         desk.out.append(ConnectionTrusted(connection.number))
+        user = desk.state.users.find(credential.user_id)
+        assert user is not None
+        self._auditor.login(connection, user.name, client=client, op=session)
         self._welcome(connection, header)
 
     def _welcome(self, connection: Connection, header: RequestHeader) -> None:
@@ -221,6 +322,7 @@ class Logins:
     def on_logged_out(self, connection: Connection) -> None:
         """Take the session from a connection whose Logout was applied."""
         self._desk.connections.unbind(connection)
+        self._desk.out.append(ConnectionTrusted(connection.number, is_trusted=False))
 
     # Connections that are lost.
 

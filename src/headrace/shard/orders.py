@@ -12,6 +12,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from headrace.base.ids import ROOT_USER
+from headrace.base.secret import Secret
 from headrace.metadata import admission, resolve
 from headrace.metadata.access import Scope, check_access, reach
 from headrace.ports.credentials import (
@@ -19,7 +21,6 @@ from headrace.ports.credentials import (
     MintToken,
     PasswordHashed,
     PasswordVerified,
-    Secret,
     TokenMinted,
     VerifyPassword,
 )
@@ -27,6 +28,7 @@ from headrace.shard.connections import Connection
 from headrace.shard.consumers import consumer_key, owns_partition
 from headrace.shard.desk import Desk
 from headrace.shard.keeper import Keeper
+from headrace.shard.lockout import origin_of
 from headrace.shard.tokens import hash_token
 from headrace.wire.codec import encode
 from headrace.wire.commands import groups, messages, streams, tokens, topics, users
@@ -219,9 +221,14 @@ class Orders:
             request.new_password, user.name, bytes_min=desk.settings.password_bytes_min
         )
         current = user.password_hash
+        # Whoever has a session must not guess here what a login would not let it guess (SE-3).
+        origin = origin_of(user.name, connection.address, is_root=user.id == ROOT_USER)
+        if desk.lockout.is_refused(origin, desk.now):
+            raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED, user=user.id)
 
         def on_verified(event: PasswordVerified) -> None:
             if not event.is_right:
+                desk.lockout.fail(origin, desk.now)
                 body = encode_rejection(Code.INVALID_CREDENTIALS)
                 desk.answers.reply(connection.number, header, body)
                 return

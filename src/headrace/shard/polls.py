@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from headrace.groups.roster import may_poll
 from headrace.metadata import resolve
-from headrace.metadata.access import reach
+from headrace.metadata.access import Scope, check_access, reach
 from headrace.partitions import gather
 from headrace.partitions.gather import Polled, PollStart
 from headrace.shard.connections import Connection
@@ -180,10 +180,26 @@ class Polls:
         poll = self._reading.pop(ticket, None)
         if poll is None:
             return
-        if isinstance(result, RefusedError):
-            self._desk.answers.refuse(poll.connection, poll.header, result.code)
+        try:
+            if isinstance(result, RefusedError):
+                raise result
+            self._check_again(poll)
+        except RefusedError as error:
+            self._desk.answers.refuse(poll.connection, poll.header, error.code)
         else:
             self._answer(local, poll, result)
+
+    def _check_again(self, poll: _Poll) -> None:
+        """Ask whether the user still may: much can change while a poll waits (SE-4).
+
+        Raises:
+            RefusedError: It may not, or the session is over.
+        """
+        connection = self._desk.connections.get(poll.connection)
+        if connection is None or not connection.is_bound:
+            raise RefusedError(Code.UNAUTHENTICATED)
+        scope = Scope(poll.request.stream, poll.request.topic)
+        check_access(self._desk.state, connection.user_id, POLL_MESSAGES.code, scope)
 
     def _settle_commits(self) -> None:
         for key in list(self._commits):
@@ -198,6 +214,7 @@ class Polls:
 
     def _resume(self, poll: _Poll) -> None:
         try:
+            self._check_again(poll)
             self._begin(poll)
         except RefusedError as error:
             self._desk.answers.refuse(poll.connection, poll.header, error.code)

@@ -15,6 +15,7 @@ from headrace.base.checksum import xxh32
 from headrace.base.limits import HEADER_BYTES
 from headrace.metadata.access import reach
 from headrace.ports.network import Buffer, CloseConnection
+from headrace.shard.audit import Auditor, describe_segments
 from headrace.shard.connections import Connection
 from headrace.shard.desk import Desk
 from headrace.shard.keeper import Keeper, Local
@@ -24,6 +25,7 @@ from headrace.shard.reads import Reads
 from headrace.wire.commands.messages import SEND_MESSAGES, SendMessages
 from headrace.wire.commands.system import PING
 from headrace.wire.commands.table import find_command
+from headrace.wire.commands.topics import DELETE_SEGMENTS
 from headrace.wire.errors import Code, DecodeError, RefusedError, RemoteError
 from headrace.wire.evictions import EvictedError, EvictionReason, encode_eviction
 from headrace.wire.identifiers import Balanced, ByKey, ToPartition
@@ -46,13 +48,20 @@ class Router:
     """Takes the frames of all connections."""
 
     def __init__(
-        self, desk: Desk, keeper: Keeper, logins: Logins, orders: Orders, reads: Reads
+        self,
+        desk: Desk,
+        keeper: Keeper,
+        logins: Logins,
+        orders: Orders,
+        reads: Reads,
+        auditor: Auditor,
     ) -> None:
         self._desk = desk
         self._keeper = keeper
         self._logins = logins
         self._orders = orders
         self._reads = reads
+        self._auditor = auditor
         # Where sends go, by their routing as it travels and by user; valid for one commit of the
         # metadata, because names, permissions and partitions may change with the next.
         self._routes: dict[tuple[bytes, int], Local] = {}
@@ -191,6 +200,9 @@ class Router:
         else:
             self._check_session(connection, header.client, header.session)
             self._orders.order(connection, header, command, body)
+            if operation == Operation.DELETE_SEGMENTS:
+                request = DELETE_SEGMENTS.decode_request(body)
+                self._auditor.asked(connection, "delete_segments", describe_segments(request))
 
 
 def frame_body(frame: Buffer) -> memoryview:

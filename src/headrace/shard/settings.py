@@ -6,6 +6,7 @@ from headrace.base.limits import SEGMENT_BYTES_MAX
 from headrace.metadata.admission import TopicDefaults
 from headrace.partitions.options import AheadPolicy
 from headrace.shard.config import PlaneConfig
+from headrace.shard.lockout import LockoutSettings
 
 BYTES_RETAINED_MAX = (1 << 64) - 1
 
@@ -16,6 +17,7 @@ class ShardSettings(msgspec.Struct, frozen=True, kw_only=True):
     metadata: PlaneConfig
     data: PlaneConfig
     topic_defaults: TopicDefaults
+    profile: str = "serve"  # how the node was started, for those who ask
     server_version: str
     server_semver: int
     root_username: str
@@ -33,4 +35,5 @@ class ShardSettings(msgspec.Struct, frozen=True, kw_only=True):
     store_ticks: int = 5  # or what has waited so long
     retention_ticks: int = 6000
     stale_ticks: int = 3600
+    lockout: LockoutSettings = LockoutSettings()
     disk_polls_max: int = 256

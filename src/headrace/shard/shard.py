@@ -41,6 +41,7 @@ from headrace.ports.segments import (
     SegmentsSynced,
     SegmentWritten,
 )
+from headrace.shard.audit import Auditor
 from headrace.shard.config import GroupConfig
 from headrace.shard.connections import Connection
 from headrace.shard.desk import Desk, Watch, unwatched
@@ -51,6 +52,7 @@ from headrace.shard.orders import Orders
 from headrace.shard.plane import Plane
 from headrace.shard.polls import Polls
 from headrace.shard.reads import Reads
+from headrace.shard.revocation import Revocation
 from headrace.shard.router import Router
 from headrace.shard.settings import ShardSettings
 from headrace.storage.store import Opened
@@ -97,11 +99,13 @@ class Shard:
         desk.metadata_replica = metadata_plane.groups[METADATA_GROUP]
         desk.boot_head = desk.metadata_replica.op
         self.keeper = Keeper(desk)
-        self._logins = Logins(desk)
+        auditor = Auditor(desk)
+        self._logins = Logins(desk, auditor)
+        self._revocation = Revocation(desk, self._logins, auditor)
         self._polls = Polls(desk, self.keeper)
         self._orders = Orders(desk, self.keeper)
         self._reads = Reads(desk, self.keeper, self._polls)
-        self._router = Router(desk, self.keeper, self._logins, self._orders, self._reads)
+        self._router = Router(desk, self.keeper, self._logins, self._orders, self._reads, auditor)
         self._held: list[tuple[Connection, bytes]] = []  # replies that wait for purges
         self._sweep_due = 0
         self._checkpoints_done = 0
@@ -163,6 +167,7 @@ class Shard:
         """End a turn: what planes did is applied, stored and answered."""
         desk = self._desk
         self._close_plane(METADATA_STORE)
+        self._revocation.after_turn()
         if not self._has_begun and desk.metadata_plane.has_begun:
             self._begin()
         self.keeper.reconcile()
@@ -184,7 +189,10 @@ class Shard:
     def _close_plane(self, store: int) -> None:
         desk = self._desk
         plane = self._planes[store]
-        for effect in plane.close_turn():
+        effects = plane.close_turn()
+        if store == METADATA_STORE:
+            self._revocation.learn()
+        for effect in effects:
             if isinstance(effect, SendReply):
                 self._deliver(effect)
             elif isinstance(effect, SendFrame):
@@ -341,6 +349,7 @@ class Shard:
         desk.answers.expire(desk.now, self._withdraw)
         self._polls.tick()
         self._logins.disconnect_gone()
+        self._revocation.end_expired()
         if self._has_begun:
             self._make_root()
         self._evict_stale()

@@ -6,7 +6,7 @@ Reading stops while a reason for it holds, and nothing that has arrived is lost:
 |---|---|
 | SENDING | while more replies wait than the high mark, because the peer does not take them |
 | IN_FLIGHT | from the most unanswered requests that a connection may have, down to half of that |
-| ROOM | while there is no memory for the frame that has begun |
+| ROOM | while there is no memory for its frame; large frames have a share of their own |
 | FULL | while all connections together hold too much; not one that has memory for its frame |
 | PAUSED | while the core wants no requests |
 
@@ -57,6 +57,7 @@ class Keeper(Protocol):
     closing: "Deadlines[Connection]"  # the last replies are leaving
     unsent: "list[Connection]"  # with replies of this turn
     waiting: "dict[Connection, None]"  # for memory for its frame, in order
+    waiting_large: "dict[Connection, None]"  # the same, of large frames
 
     def opened(self, connection: "Connection") -> None:
         """Take up a new connection: number it, or close it with a reason."""
@@ -202,6 +203,10 @@ class Connection(asyncio.BufferedProtocol):
     def set_logged_in(self) -> None:
         """Allow frames of full size from now on."""
         self._receiver.frame_bytes_max = self._keeper.limits.frame_bytes_max
+
+    def set_logged_out(self) -> None:
+        """Allow small frames only from now on; one that has begun may still end."""
+        self._receiver.frame_bytes_max = self._keeper.limits.frame_bytes_max_before_login
 
     def send(self, parts: Sequence[Buffer]) -> None:
         """Keep the reply to one request for `flush`, which must follow in this turn."""
@@ -367,16 +372,20 @@ class Connection(asyncio.BufferedProtocol):
         if size == self._held:
             return
         self._hold(0)
+        keeper = self._keeper
+        is_large = self._receiver.is_large_next
+        waiting = keeper.waiting_large if is_large else keeper.waiting
         # Nobody overtakes those who wait, or a large frame might never get its turn.
-        if not self._keeper.waiting and self._memory.has_room(size):
+        if not waiting and self._memory.has_room(size):
             self._hold(size)
             return
-        self._keeper.waiting[self] = None
+        waiting[self] = None
         self.block(ROOM)
-        self._keeper.fill_up(self)
+        if not is_large:
+            keeper.fill_up(self)
 
     def _hold(self, count: int) -> None:
-        self._memory.held_bytes += count - self._held
+        self._memory.hold(count, instead_of=self._held)
         self._held = count
 
     def _judge_lag(self) -> None:

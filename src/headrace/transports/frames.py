@@ -136,7 +136,7 @@ class FrameReceiver:
 
     def _begin_large(self) -> memoryview:
         """Give the large frame its memory; the kernel writes the remaining bytes into it."""
-        assert len(self.rest) < self.wanted <= self.frame_bytes_max
+        assert len(self.rest) < self.wanted  # within the bound that held when it was read
         self.frame = new_frame(self.wanted)
         self._view = memoryview(self.frame)
         self._filled = len(self.rest)

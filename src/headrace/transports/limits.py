@@ -3,6 +3,7 @@
 import msgspec
 
 from headrace.base.limits import FRAME_BYTES_MAX, HEADER_BYTES, KIB, MIB
+from headrace.transports.memory import share_of_large
 
 FRAME_BYTES_MAX_BEFORE_LOGIN = 64 * KIB
 
@@ -32,7 +33,7 @@ class TcpLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         assert HEADER_BYTES <= self.frame_bytes_max_before_login <= self.frame_bytes_max
-        assert self.frame_bytes_max <= self.receive_bytes_max
+        assert self.frame_bytes_max <= share_of_large(self.receive_bytes_max)
         assert 0 < self.send_bytes_high <= self.send_bytes_max
         assert 0 < self.connections_max < 1 << 32
         assert self.connections_per_address_max > 0

@@ -66,6 +66,7 @@ class TcpListener:
         self.closing: Deadlines[Connection] = Deadlines(limits.close_seconds)
         self.unsent: list[Connection] = []
         self.waiting: dict[Connection, None] = {}
+        self.waiting_large: dict[Connection, None] = {}
         self.refused_count = 0
         self._shard = shard
         self._counter = 0
@@ -156,7 +157,7 @@ class TcpListener:
             unsent, self.unsent = self.unsent, []
             for connection in unsent:
                 connection.flush()
-        if self._is_full:
+        if self._is_full or self.waiting_large:
             self._use_room()
 
     def close_connection(self, number: int, reason: str) -> None:
@@ -171,6 +172,13 @@ class TcpListener:
         if connection is not None:
             self.unknown.end(connection)
             connection.set_logged_in()
+
+    def set_logged_out(self, number: int) -> None:
+        """Have the bounds before login hold again; nothing if the connection is gone."""
+        connection = self._connections.get(number)
+        if connection is not None:
+            self.unknown.begin(connection)
+            connection.set_logged_out()
 
     def pause_all(self) -> None:
         """Read no more from any connection; what has arrived is kept."""
@@ -215,6 +223,7 @@ class TcpListener:
         for deadlines in (self.unheard, self.unknown, self.unfinished, self.lagging, self.closing):
             deadlines.end(connection)
         self.waiting.pop(connection, None)
+        self.waiting_large.pop(connection, None)
         left = self._per_address[connection.host] - 1
         if left:
             self._per_address[connection.host] = left
@@ -259,13 +268,14 @@ class TcpListener:
         oldest.abort("too many connections that are not logged in")
 
     def _use_room(self) -> None:
-        """Let those go on who waited for memory: begun frames first, in order, then all."""
-        while self.waiting:
-            connection = next(iter(self.waiting))
-            if not connection.use_room():
-                return
-            del self.waiting[connection]
-        if not self.memory.is_full:
+        """Let those go on who waited for memory: begun frames first, in order, then all.
+
+        A large frame that goes on waiting holds up other large ones, and nobody else.
+        """
+        if not _give_room(self.waiting):
+            return
+        _give_room(self.waiting_large)
+        if self._is_full and not self.memory.is_full:
             self._is_full = False
             for each in list(self._connections.values()):
                 each.unblock(FULL)
@@ -281,7 +291,7 @@ class TcpListener:
         _expire(self.unknown, f"no login within {limits.login_seconds} s")
         for connection in self.unfinished.sweep():
             connection.look_at_frame()
-        if self.waiting:
+        if self.waiting or self.waiting_large:
             for connection in list(self._connections.values()):
                 connection.look_at_room()
         for connection in self.lagging.sweep():
@@ -292,6 +302,16 @@ class TcpListener:
     def _sweep_and_rearm(self) -> None:
         self._sweeper = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep_and_rearm)
         self.sweep()
+
+
+def _give_room(waiting: dict[Connection, None]) -> bool:
+    """Give memory to those who wait, in order; whether all of them have it."""
+    while waiting:
+        connection = next(iter(waiting))
+        if not connection.use_room():
+            return False
+        del waiting[connection]
+    return True
 
 
 def _expire(deadlines: Deadlines[Connection], reason: str) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from headrace.base.limits import NAME_BYTES_MAX
+from headrace.base.secret import Secret
 from headrace.wire.errors import DecodeError
 
 T = TypeVar("T")
@@ -167,6 +168,13 @@ class ShortBytes:
             )
         out.append(len(value))
         out += value
+
+
+class SecretBytes(ShortBytes):
+    """Bytes behind a length of one byte that no `repr` of what holds them shows."""
+
+    def read(self, reader: Reader) -> Secret:
+        return Secret(super().read(reader))
 
 
 class _Name:
@@ -371,7 +379,7 @@ F32 = _Float32()
 FLAG = _Flag()
 NOTHING = _Nothing()
 NAME_BYTES = ShortBytes(bytes_min=1)
-SECRET = ShortBytes(bytes_min=0)  # a password's own bounds are the server's business
+SECRET = SecretBytes(bytes_min=0)  # a password's own bounds are the server's business
 NAME = _Name()
 TEXT = _Text()
 REST = _Rest()

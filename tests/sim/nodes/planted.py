@@ -254,9 +254,9 @@ _NODE = (
         "denied_without_users",
         "A user that is not known here does not exist.",
         Edit(
-            login.Logins.on_verified,
-            "elif pending.is_current:",
-            "elif True:",
+            login.Logins._refuse_password,
+            "if not pending.is_current:",
+            "if False:",
         ),
         Edit(login.Logins._deny, "if self._is_current:", "if True:"),
     ),

@@ -1,5 +1,6 @@
 """Users, their permissions and passwords, and personal access tokens."""
 
+from headrace.base.secret import Secret
 from headrace.base.units import parse_duration
 from headrace.client.call import Call, make_call, make_get
 from headrace.wire.commands import tokens, users
@@ -24,7 +25,10 @@ def create_user(
     'ada'
     """
     request = users.CreateUser(
-        username=username, password=password.encode(), status=status, permissions=permissions
+        username=username,
+        password=Secret(password.encode()),
+        status=status,
+        permissions=permissions,
     )
     return make_call(users.CREATE_USER, request, username)
 
@@ -86,7 +90,7 @@ def change_password(user: Identifier, *, current: str, new: str) -> Call[None]:
     >>> _ = client.create_user("ada", "correct horse battery")
     >>> client.change_password("ada", current="correct horse battery", new="staple staple staple")
     """
-    request = users.ChangePassword(user, current.encode(), new.encode())
+    request = users.ChangePassword(user, Secret(current.encode()), Secret(new.encode()))
     return make_call(users.CHANGE_PASSWORD, request, user)
 
 

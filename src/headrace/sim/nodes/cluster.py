@@ -12,6 +12,7 @@ import msgspec
 from headrace.base.prng import Prng
 from headrace.metadata.target import PartitionTarget
 from headrace.partitions.machine import PartitionMachine
+from headrace.ports.audit import Audit
 from headrace.ports.credentials import HashPassword, MintToken, VerifyPassword
 from headrace.ports.disk import DiskEvent, FromStore, OnStore
 from headrace.ports.host import StopWanted
@@ -101,6 +102,7 @@ class Cluster:
             VerifyPassword: self._on_secret,
             HashPassword: self._on_secret,
             MintToken: self._on_secret,
+            Audit: _on_nothing,
             **dict.fromkeys(
                 (
                     WriteSegment,

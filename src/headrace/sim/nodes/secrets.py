@@ -1,11 +1,11 @@
 """The keeper of secrets, simulated: a hash that anybody could undo, and tokens without chance."""
 
+from headrace.base.secret import Secret
 from headrace.ports.credentials import (
     HashPassword,
     MintToken,
     PasswordHashed,
     PasswordVerified,
-    Secret,
     TokenMinted,
     VerifyPassword,
 )

@@ -10,7 +10,6 @@ import msgspec
 
 from headrace.wire.codec import (
     NAME,
-    NAME_BYTES,
     NOTHING,
     SECRET,
     TEXT,
@@ -19,6 +18,7 @@ from headrace.wire.codec import (
     Data,
     Reader,
     Record,
+    SecretBytes,
 )
 from headrace.wire.commands.command import Command
 from headrace.wire.errors import DecodeError
@@ -85,7 +85,7 @@ class _Context:
 
 _VERSION = Record(ClientVersion, protocol_version=U32, sdk_name=NAME, sdk_version=NAME)
 _PASSWORD_LOGIN = Record(PasswordLogin, username=NAME, password=SECRET, context=_Context())
-_TOKEN_LOGIN = Record(TokenLogin, token=NAME_BYTES, context=_Context())
+_TOKEN_LOGIN = Record(TokenLogin, token=SecretBytes(bytes_min=1), context=_Context())
 
 
 class _RegisterCodec:

@@ -1,0 +1,10 @@
+"""Bytes that nobody is shown: passwords and tokens on their way."""
+
+
+class Secret(bytes):
+    """Bytes that are not shown."""
+
+    def __repr__(self) -> str:
+        return "Secret(...)"
+
+    __str__ = __repr__  # or a formatted line would show the bytes

@@ -1,0 +1,146 @@
+"""Tells the audit log of logins, and of ops that change users or remove data (SE-6).
+
+An op is told where its client is, or was, connected, once: neither by the other replicas, nor again
+by a node that starts and applies what its journal holds.
+
+Flow: apply, reply.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from headrace.metadata.applied import Applied
+from headrace.ports.audit import NO_USER_ID, OK, Audit
+from headrace.shard.connections import Connection
+from headrace.shard.desk import Desk
+from headrace.wire.codec import Codec, decode
+from headrace.wire.commands import groups, internal, streams, tokens, topics, users
+from headrace.wire.identifiers import Identifier
+from headrace.wire.numbers import Operation
+
+HASH_STRENGTHENED = "strengthen_password_hash"
+
+
+class Auditor:
+    """Makes the lines."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def login(
+        self, connection: Connection, username: str, outcome: str = OK, *, client: int, op: int = 0
+    ) -> None:
+        """Tell of a login, with the op that it is if it succeeded; no name if a token failed.
+
+        Nor one that nobody has: people type their password where the name belongs.
+        """
+        user = self._desk.state.users.find(username) if username else None
+        self._desk.out.append(
+            Audit(
+                event="login",
+                outcome=outcome,
+                user="" if user is None else user.name,
+                user_id=NO_USER_ID if user is None else user.id,
+                address=connection.address,
+                client=_hexadecimal(client),
+                op=op,
+            )
+        )
+
+    def asked(self, connection: Connection, event: str, about: str) -> None:
+        """Tell that a user asked for something that no op of the metadata log stands for."""
+        self._desk.out.append(
+            Audit(
+                event=event,
+                user=self._name_of(connection.user_id),
+                user_id=connection.user_id,
+                address=connection.address,
+                client=_hexadecimal(connection.client),
+                about=about,
+            )
+        )
+
+    def applied(self, applied: Applied) -> None:
+        """Tell of an op, if it is ours to tell."""
+        desk, header = self._desk, applied.header
+        address = desk.connections.address_of(header.client)
+        is_own = header.client == 0
+        is_ours = (
+            desk.metadata_replica.is_primary and applied.refusal is None if is_own else address
+        )
+        if not is_ours or header.op <= desk.boot_head:
+            return
+        operation = Operation(header.operation)
+        is_rehash = is_own and operation == Operation.CHANGE_PASSWORD
+        desk.out.append(
+            Audit(
+                event=HASH_STRENGTHENED if is_rehash else operation.name.lower(),
+                outcome=OK if applied.refusal is None else applied.refusal.name.lower(),
+                user="" if is_own else self._name_of(header.user_id),
+                user_id=NO_USER_ID if is_own else header.user_id,
+                address=address,
+                client=_hexadecimal(header.client),
+                op=header.op,
+                about=_describe(operation, applied.body),
+            )
+        )
+
+    def _name_of(self, user_id: int) -> str:
+        user = self._desk.state.users.find(user_id)
+        return "" if user is None else user.name
+
+
+def describe_segments(request: topics.DeleteSegments) -> str:
+    """Name the segments that are to go."""
+    place = _in_topic(request)
+    return f"{request.segments_count} segments of {place} partition {request.partition_id}"
+
+
+def _hexadecimal(client: int) -> str:
+    return f"{client:032x}" if client else ""
+
+
+def _describe(operation: Operation, body: bytes) -> str:
+    codec, describe = _DESCRIPTIONS[operation]
+    return describe(decode(codec, body))
+
+
+def _named(kind: str, identifier: Identifier) -> str:
+    return f"{kind} {identifier!r}"  # quoted: a name may hold spaces, and be a number
+
+
+def _in_topic(request: Any) -> str:  # noqa: ANN401 - of several types
+    return f"{_named('stream', request.stream)} {_named('topic', request.topic)}"
+
+
+def _user(request: Any) -> str:  # noqa: ANN401 - of several types
+    return _named("user", request.user)
+
+
+_DESCRIPTIONS: Mapping[Operation, tuple[Codec[Any], Callable[[Any], str]]] = {
+    Operation.CREATE_USER: (users.CREATE_USER.request, lambda r: _named("user", r.username)),
+    Operation.UPDATE_USER: (users.UPDATE_USER.request, _user),
+    Operation.DELETE_USER: (users.DELETE_USER.request, _user),
+    Operation.CHANGE_PASSWORD: (users.CHANGE_PASSWORD.request, _user),
+    Operation.UPDATE_PERMISSIONS: (users.UPDATE_PERMISSIONS.request, _user),
+    Operation.CREATE_PERSONAL_ACCESS_TOKEN: (
+        internal.CREATE_TOKEN_HASHED,
+        lambda r: f"{_named('token', r.name)} of {_named('user', r.user_id)}",
+    ),
+    Operation.DELETE_PERSONAL_ACCESS_TOKEN: (
+        tokens.DELETE_TOKEN.request,
+        lambda r: _named("token", r.name),
+    ),
+    Operation.DELETE_STREAM: (streams.DELETE_STREAM.request, lambda r: _named("stream", r.stream)),
+    Operation.PURGE_STREAM: (streams.PURGE_STREAM.request, lambda r: _named("stream", r.stream)),
+    Operation.DELETE_TOPIC: (topics.DELETE_TOPIC.request, _in_topic),
+    Operation.PURGE_TOPIC: (topics.PURGE_TOPIC.request, _in_topic),
+    Operation.DELETE_PARTITIONS: (
+        topics.DELETE_PARTITIONS.request,
+        lambda r: f"{r.partitions_count} partitions of {_in_topic(r)}",
+    ),
+    Operation.DELETE_CONSUMER_GROUP: (
+        groups.DELETE_GROUP.request,
+        lambda r: f"{_in_topic(r)} {_named('group', r.group)}",
+    ),
+}
