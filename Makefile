@@ -34,11 +34,13 @@ test: check  ## everything; what .ci/run calls
 	$(BIN)/python -m tools.simulate_node --seeds 100 --tree --jobs 2
 	$(BIN)/python -m pytest -q -n 2 -rs -m slow
 
-bench: $(READY)  ## kernel, core, journal and node, each beside its own baseline
+bench: $(READY)  ## kernel, core, journal, node, client and login, each beside its own baseline
 	$(BIN)/python bench/kernel.py
 	$(BIN)/python bench/core.py
 	$(BIN)/python bench/journal.py
 	$(BIN)/python -m bench.node
+	$(BIN)/python -m bench.client
+	$(BIN)/python -m bench.login
 
 # make sim SEED=7 looks at one seed, make sim SEEDS=500 searches.
 SEEDS ?= 100
@@ -54,12 +56,32 @@ sim-night: $(READY)  ## the simulator for a night: 10,000 seeds
 	$(BIN)/python -m tools.simulate_node --seeds 3000 --tree --jobs 2
 
 .PHONY: night
-night: $(READY)  ## crash lanes and bad input for a night: 1,000 kills, 200 cuts, a million frames
+night: $(READY)  ## crash lanes and bad input for a night: 1,000 kills, 200 cuts, a million frames; audit
 	$(BIN)/python -m tools.night all
 	FUZZ_FRAMES=1000000 $(BIN)/python -m pytest -q tests/e2e/test_fuzz.py
+	$(MAKE) audit
+
+.PHONY: sbom audit
+sbom: $(READY)  ## the bill of materials of a release, CycloneDX JSON, into dist
+	$(BIN)/python -m tools.sbom --output dist/headrace.cdx.json
+
+# In an environment of its own: what looks for holes is not among what it looks at.
+AUDITOR := .venv-audit
+$(AUDITOR)/.ready: requirements/audit.lock
+	$(PYTHON) -m venv $(AUDITOR)
+	$(AUDITOR)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+audit: $(READY) $(AUDITOR)/.ready  ## known holes in what the locks pin (needs the advisory service)
+	$(BIN)/python -m tools.audit --pip-audit $(AUDITOR)/bin/pip-audit $(sort $(wildcard requirements/*.lock))
 
 vectors: $(READY)  ## record the released SDK's bytes anew into tests/vectors
 	$(BIN)/python -m tools.record_vectors
+
+.PHONY: docs
+docs: $(READY)  ## write anew the pages made by running: every configuration key, the first ten minutes
+	$(BIN)/python -m tools.config_page
+	$(BIN)/python -m tools.record_minutes
 
 run: $(READY)  ## a node for trying things out, on the folder .run
 	$(BIN)/headrace dev --data .run
@@ -72,6 +94,8 @@ lock:  ## renew requirements/*.lock (needs uv)
 	  pyproject.toml -o requirements/runtime.lock
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 	  pyproject.toml requirements/dev.in -o requirements/dev.lock
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	  requirements/audit.in -o requirements/audit.lock
 
 clean:  ## remove what the doors made
 	rm -rf $(VENV) .venv-* build dist src/*.egg-info src/headrace/kernel/*.so \

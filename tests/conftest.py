@@ -1,10 +1,12 @@
 """What every test has in common."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import settings
+
+from tests.known_secrets import check_nodes
 
 # The same tree gives the same result; deadlines would assert timing.
 settings.register_profile("headrace", derandomize=True, deadline=None, database=None)
@@ -32,3 +34,10 @@ def needs() -> Callable[[str], str]:
         return path
 
     return find
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_secret_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Search what nodes left in the temporary folders of this run, at its end."""
+    yield
+    check_nodes(tmp_path_factory.getbasetemp())

@@ -14,9 +14,11 @@ from headrace.wire.commands.session import (
     Register,
     TokenLogin,
 )
+from headrace.wire.commands.tokens import CreatedToken
 from headrace.wire.replies import read_answer
 from headrace.wire.requests import encode_request
 from headrace.wire.versions import PROTOCOL_PACKED
+from tests.known_secrets import remember
 
 ANSWER_SECONDS_MAX = 20.0  # longer than the node itself lets a request wait
 _SIZE_AT = slice(48, 52)
@@ -90,10 +92,13 @@ class RawClient:
         self.session = 0
         self.request = 0
 
-    def login(self, *, token: str | None = None) -> None:
-        """Log in as root, by a token or with the password that `headrace dev` sets."""
+    def login(
+        self, *, token: str | None = None, username: str = "iggy", password: bytes = b"iggy"
+    ) -> None:
+        """Log in by a token or a password; as root with the one that `headrace dev` sets."""
         self.session = self.request = 0
-        self.session = self.call(LOGIN_PASSWORD, make_register(token)).session
+        register = make_register(token, username=username, password=password)
+        self.session = self.call(LOGIN_PASSWORD, register).session
 
     def logout(self) -> None:
         """End the session."""
@@ -125,16 +130,21 @@ class RawClient:
         self.connection.send(self.make_frame(command, request))
         answer = self.connection.receive()
         assert answer is not None, f"closed instead of an answer to {command.name}"
-        return command.decode_reply(read_answer(answer))
+        reply = command.decode_reply(read_answer(answer))
+        if isinstance(reply, CreatedToken):
+            remember(reply.token)
+        return reply
 
     def close(self) -> None:
         """End the connection."""
         self.connection.close()
 
 
-def make_register(token: str | None = None) -> Register:
-    """Give a login as root, by a token or with the password that `headrace dev` sets."""
+def make_register(
+    token: str | None = None, *, username: str = "iggy", password: bytes = b"iggy"
+) -> Register:
+    """Give a login by a token or a password; as root with the one that `headrace dev` sets."""
     version = ClientVersion(PROTOCOL_PACKED, "raw", "1")
     if token is None:
-        return Register(version, PasswordLogin("iggy", b"iggy"))
+        return Register(version, PasswordLogin(username, password))
     return Register(version, None, TokenLogin(token.encode()))
