@@ -35,6 +35,8 @@ bytes_max = "1 GiB"
   `"30 s"`, `"1 h 30 min"`, `"7 days"`.
 * A node that finds anything wrong does not start. It names all that is wrong at once: the key, its
   value, where that came from, what is allowed, and for an unknown key the one that is most like it.
+* `headrace config check FILE` says the same without a start; `headrace config show --origin` shows
+  every key with its value and where it comes from.
 * A variable `HEADRACE_...` that is no key is an error too, but for those of the client commands and
   those that Kubernetes makes of a service named `headrace`.
 * A file that holds `root.password` must not be readable for everybody.

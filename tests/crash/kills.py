@@ -3,6 +3,7 @@
 import random
 import time
 
+from headrace.server.doctor import examine
 from tests.crash.client import Client
 from tests.crash.load import Crowd, Tally, make_topics
 from tests.crash.process import crash_node
@@ -16,7 +17,8 @@ def run_kills(kills: int, seed: int) -> Tally:
     """Kill a node that often; give what was done.
 
     Raises:
-        AssertionError: Something confirmed was lost, changed, moved or doubled.
+        AssertionError: Something confirmed was lost, changed, moved or doubled, or the doctor takes
+            what a kill left for damage.
     """
     rng = random.Random(seed)
     with crash_node() as node:
@@ -37,6 +39,8 @@ def run_kills(kills: int, seed: int) -> Tally:
             while rng.random() < _START_KILLED_SHARE:
                 node.kill_at(rng.uniform(0.0, _START_SECONDS_MAX))
                 crowd.tally.starts_killed += 1
+            report = examine(node.data)
+            assert not report.is_damaged, report
             node.restart()
             crowd.verify(node.tcp)
             if number % 2:

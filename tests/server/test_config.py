@@ -9,7 +9,7 @@ import pytest
 
 from headrace.base.endpoints import Endpoint
 from headrace.base.limits import GIB, MIB
-from headrace.ports.credentials import Secret
+from headrace.base.secret import Secret
 from headrace.server.config import ConfigError, Profile, load_config
 from headrace.server.config_sections import SETTINGS, TICK, ServerConfig
 from headrace.storage.config import StoreConfig, file_bytes_of
@@ -234,6 +234,8 @@ def test_variables_that_are_not_ours() -> None:
             "HEADRACE_USERNAME": "x",
             "HEADRACE_PASSWORD": "x",
             "HEADRACE_TOKEN": "x",
+            "HEADRACE_HOME": "x",
+            "_HEADRACE_COMPLETE": "x",
             "HEADRACE_SERVICE_HOST": "x",
             "HEADRACE_SERVICE_PORT_TCP": "x",
             "HEADRACE_PORT_8090_TCP_ADDR": "x",

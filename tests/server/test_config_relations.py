@@ -62,6 +62,12 @@ BREACHES: list[tuple[str, str, dict[str, str], Profile]] = [
         {"security.argon2_memory": "8 KiB", "security.argon2_parallelism": "2"},
         "serve",
     ),
+    (
+        "audit.file",
+        "outside server.data_dir",
+        {"server.data_dir": "data", "audit.file": "data/logs/audit.jsonl"},
+        "serve",
+    ),
     ("cluster.heartbeat_timeout", "4 x", {"cluster.heartbeat_interval": "2 s"}, "serve"),
     (
         "cluster.view_change_status_timeout",

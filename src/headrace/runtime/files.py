@@ -41,7 +41,7 @@ from headrace.ports.disk import (
     WriteJournal,
     Written,
 )
-from headrace.runtime.whole import read_all, write_parts
+from headrace.runtime.whole import read_readable, write_parts
 from headrace.storage.config import MARKER_NAME, journal_name
 from headrace.storage.store import Cut
 
@@ -51,9 +51,6 @@ TEMPORARY_SUFFIX = ".tmp"
 
 _FOLDER_MODE = 0o700
 _FILE_MODE = 0o600
-_READ_BYTES = 1 << 20
-_SECTOR_BYTES = 4096
-_UNREADABLE = b"\xff"  # not zero: zero would say that nothing was ever written there
 _SYNC, _END = True, False  # what the syncer is told
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -386,11 +383,7 @@ class FileDisk:
     def _read(self, name: str) -> bytes:
         fd = self._open(name, os.O_RDONLY)
         try:
-            size = os.fstat(fd).st_size
-            return b"".join(
-                _read_chunk(fd, min(_READ_BYTES, size - position), position)
-                for position in range(0, size, _READ_BYTES)
-            )
+            return read_readable(fd)
         finally:
             os.close(fd)
 
@@ -406,16 +399,3 @@ def _make_folder(folder: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
-
-
-def _read_chunk(fd: int, length: int, position: int) -> bytes:
-    """Read so many bytes, what cannot be read as bytes that fit no checksum."""
-    try:
-        return read_all(fd, length, position)
-    except OSError:
-        if length <= _SECTOR_BYTES:
-            return _UNREADABLE * length
-    return b"".join(
-        _read_chunk(fd, min(_SECTOR_BYTES, length - start), position + start)
-        for start in range(0, length, _SECTOR_BYTES)
-    )

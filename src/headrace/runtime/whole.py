@@ -3,10 +3,14 @@
 import errno
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from headrace.ports.network import Buffer
 
 _PARTS_MAX = 512  # below the system's IOV_MAX
+_READ_BYTES = 1 << 20
+_SECTOR_BYTES = 4096
+_UNREADABLE = b"\xff"  # not zero: zero would say that nothing was ever written there
 
 
 def write_parts(fd: int, parts: Sequence[Buffer], position: int) -> int:
@@ -50,3 +54,37 @@ def read_all(fd: int, length: int, position: int) -> bytes:
             break
         data += more
     return data
+
+
+def read_file(path: Path) -> bytes:
+    """Read a whole file, which is no symbolic link; what cannot be read as `read_readable` does.
+
+    Raises:
+        OSError: It cannot be opened.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        return read_readable(fd)
+    finally:
+        os.close(fd)
+
+
+def read_readable(fd: int) -> bytes:
+    """Read a whole file; a sector that cannot be read comes as bytes that fit no checksum."""
+    size = os.fstat(fd).st_size
+    return b"".join(
+        _read_chunk(fd, min(_READ_BYTES, size - position), position)
+        for position in range(0, size, _READ_BYTES)
+    )
+
+
+def _read_chunk(fd: int, length: int, position: int) -> bytes:
+    try:
+        return read_all(fd, length, position)
+    except OSError:
+        if length <= _SECTOR_BYTES:
+            return _UNREADABLE * length
+    return b"".join(
+        _read_chunk(fd, min(_SECTOR_BYTES, length - start), position + start)
+        for start in range(0, length, _SECTOR_BYTES)
+    )

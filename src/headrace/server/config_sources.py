@@ -20,7 +20,8 @@ FILE_BYTES_MAX = 1 << 20
 VARIABLE_PREFIX = "HEADRACE_"
 # Variables of the client commands, and those that Kubernetes makes of a service named headrace.
 _NOT_OURS = re.compile(
-    r"HEADRACE_(ADDRESS|USERNAME|PASSWORD|TOKEN|SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\w+)?)"
+    r"HEADRACE_(ADDRESS|USERNAME|PASSWORD|TOKEN|HOME|COMPLETE"
+    r"|SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\w+)?)"
 )
 _SHOWN_MAX = 80
 
@@ -86,7 +87,9 @@ def read_environment(environment: Mapping[str, str]) -> Source:
     for name in sorted(environment):
         is_ours = name.startswith(VARIABLE_PREFIX) and not _NOT_OURS.fullmatch(name)
         if is_ours and name not in known:
-            hint = _nearest(name, known)
+            # Without what all of them begin with, or every name would be like every other.
+            bare = [each.removeprefix(VARIABLE_PREFIX) for each in known]
+            hint = _nearest(name.removeprefix(VARIABLE_PREFIX), bare, prefix=VARIABLE_PREFIX)
             source.problems.append(Problem(name, f"environment {name}: no such key{hint}"))
     return source
 
@@ -153,7 +156,7 @@ def _take_section(source: Source, origin: str, section: str, keys: object) -> No
             source.problems.append(Problem(path, sentence))
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
+def _nearest(name: str, known: Iterable[str], prefix: str = "") -> str:
     """Give a hint at the known name that is most like this one, if any is."""
     asked = name[:200]  # a longer one is like nothing that we know, and comparing it would cost
     near = difflib.get_close_matches(asked, known, n=5)
@@ -168,4 +171,4 @@ def _nearest(name: str, known: Iterable[str]) -> str:
         # Of two that are as like, the one as long: that finds letters that changed places.
         return difflib.SequenceMatcher(None, path, asked).ratio(), -abs(len(path) - len(asked))
 
-    return f"; did you mean {max(near, key=likeness)}?"
+    return f"; did you mean {prefix}{max(near, key=likeness)}?"

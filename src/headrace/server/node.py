@@ -20,6 +20,7 @@ from headrace.base.endpoints import Endpoint
 from headrace.base.limits import HEADER_BYTES, MIB
 from headrace.metadata.admission import TopicDefaults
 from headrace.partitions.options import AheadPolicy
+from headrace.ports.audit import Audit
 from headrace.ports.credentials import HashPassword, MintToken, VerifyPassword
 from headrace.ports.disk import FromStore, OnStore
 from headrace.ports.host import HostSampled, MakeSnapshot, StopWanted
@@ -44,6 +45,7 @@ from headrace.runtime.snapshot import (
     describe_processes,
     describe_usage,
 )
+from headrace.server.audit_log import write_audit
 from headrace.server.config_sections import SETTINGS, JournalSection, ServerConfig
 from headrace.server.folders import (
     PARTITIONS_NAME,
@@ -56,6 +58,7 @@ from headrace.server.folders import (
     store_folders,
 )
 from headrace.shard.config import PlaneConfig
+from headrace.shard.lockout import LockoutSettings
 from headrace.shard.settings import ShardSettings
 from headrace.shard.shard import DATA_STORE, METADATA_STORE, Shard
 from headrace.storage.config import StoreConfig, file_bytes_of
@@ -198,13 +201,14 @@ class Node:
         carry_out: dict[type, Callable[[Any], None]] = {
             OnStore: self._on_store,
             SendToConnection: self._send,
-            ConnectionTrusted: lambda effect: self.tcp.set_logged_in(effect.connection),
+            ConnectionTrusted: self._trust,
             CloseConnection: lambda effect: self.tcp.close_connection(
                 effect.connection, effect.reason
             ),
             ReadConnections: self._read_connections,
             SendFrame: _drop_frame,
             MakeSnapshot: self._snapshots.submit,
+            Audit: write_audit,
         }
         for effect in (VerifyPassword, HashPassword, MintToken):
             carry_out[effect] = self._keeper.submit
@@ -228,6 +232,12 @@ class Node:
 
     def _send(self, effect: SendToConnection) -> None:
         self.tcp.send(effect.connection, effect.parts)
+
+    def _trust(self, effect: ConnectionTrusted) -> None:
+        if effect.is_trusted:
+            self.tcp.set_logged_in(effect.connection)
+        else:
+            self.tcp.set_logged_out(effect.connection)
 
     def _read_connections(self, effect: ReadConnections) -> None:
         if effect.is_reading:
@@ -268,8 +278,18 @@ class Node:
         while True:
             for finding in self.shard.take_findings():
                 _log.error("%s: %s: %s", finding.kind, finding.file, finding.text)
-            self.pump.tell(HostSampled(self._sampler.sample()))
+            facts = msgspec.structs.replace(self._sampler.sample(), counters=self._counters())
+            self.pump.tell(HostSampled(facts))
             await asyncio.sleep(_SAMPLE_SECONDS)
+
+    def _counters(self) -> tuple[tuple[str, int], ...]:
+        """Give what only the real world counts: the shard shows it beside its own."""
+        metadata, data = self._disks
+        return (
+            ("connections.refused", self.tcp.refused_count),
+            ("journal.metadata_syncs", metadata.sync_count),
+            ("journal.data_syncs", data.sync_count),
+        )
 
     async def drain(self) -> None:
         """End well: answer what is in flight, close connections, make everything durable (SH-23).
@@ -391,6 +411,7 @@ def _settings(
             consumer_offset_durability=config.topics.durability_minimum,
             durability_minimum=config.topics.durability_minimum,
         ),
+        profile=config.profile,
         server_version=version,
         server_semver=major * 1_000_000 + minor * 1_000 + patch,
         root_username=config.root.username,
@@ -401,6 +422,9 @@ def _settings(
         tail_bytes_max=config.segments.tail_bytes_max,
         poll_bytes_max=min(_POLL_BYTES_MAX, config.tcp.frame_bytes_max - 2 * HEADER_BYTES),
         retention_ticks=_ticks(config.retention.interval),
+        lockout=LockoutSettings(
+            config.security.lockout_failures, _ticks(config.security.lockout_pause_max)
+        ),
         stale_ticks=_ticks(int(config.sessions.heartbeat_interval * config.sessions.stale_factor)),
     )
 

@@ -1,0 +1,54 @@
+"""The way out of what went wrong: a few words behind the sentence of an error."""
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from difflib import get_close_matches
+from typing import Any
+
+from headrace.client.errors import (
+    HeadraceError,
+    ProtocolBroken,
+    RefusedByServer,
+    Unauthenticated,
+    Unavailable,
+)
+from headrace.client.sync import Client
+
+_ADVICE: dict[type[HeadraceError], str] = {
+    Unavailable: "is a node running there, and is that its TCP port? `headrace dev` starts one",
+    ProtocolBroken: "is that the TCP port of a node?",
+    Unauthenticated: "check --username and --password, or the variables and the context for them",
+}
+
+
+def advise(error: HeadraceError) -> str:
+    """Give an error's sentence with what to do about it, where that is known."""
+    words = next((words for kind, words in _ADVICE.items() if isinstance(error, kind)), "")
+    return f"{error}; {words}" if words else str(error)
+
+
+def advise_missing(error: HeadraceError, client: Client, arguments: Mapping[str, Any]) -> str:
+    """Give the sentence of what was not found, with what there is that is most like it."""
+    near = ""
+    # Who may not look is told no names; who has lost the node has been told enough.
+    with suppress(RefusedByServer, Unavailable):
+        near = _nearest(client, arguments)
+    return f"{error}; {near}" if near else str(error)
+
+
+def _nearest(client: Client, arguments: Mapping[str, Any]) -> str:
+    stream, topic = arguments.get("topic") or (arguments.get("stream"), None)
+    if not isinstance(stream, str):
+        return ""
+    streams = [each.name for each in client.get_streams()]
+    if stream not in streams:
+        return _hint("stream", stream, streams)
+    if not isinstance(topic, str):
+        return ""
+    topics = [each.name for each in client.get_stream(stream).topics]
+    return "" if topic in topics else _hint("topic", topic, topics, f"{stream}/")
+
+
+def _hint(what: str, name: str, known: Iterable[str], before: str = "") -> str:
+    near = get_close_matches(name, known, n=1)
+    return f"the {what} most like it is {before}{near[0]}" if near else ""

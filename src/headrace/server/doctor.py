@@ -1,0 +1,194 @@
+"""Checks the data folder of a node that does not run, and changes nothing in it.
+
+```
+lock -> layout -> metadata store -> shard's store -> segments and indexes -> everything else
+```
+
+Every file gets a verdict (`doctor_report`). What a start would make of the stores is asked of
+recovery itself (`doctor_stores`); segments are read batch by batch (`doctor_segments`).
+
+Flow: recover.
+"""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from headrace.base.limits import GIB, SEGMENT_BYTES_MAX
+from headrace.runtime.host import boot_identity
+from headrace.server.doctor_layout import examine_layout
+from headrace.server.doctor_partitions import Strays, examine_partition, read_names
+from headrace.server.doctor_report import FileReport, Report, Verdict, worst
+from headrace.server.doctor_stores import StoreExam, examine_store
+from headrace.server.folders import LOCK_NAME, PARTITIONS_NAME, StrangeFolderError, store_folders
+from headrace.server.holders import find_lock_holder
+from headrace.server.lines import folder_locked, folder_of_others
+from headrace.storage.config import StoreConfig
+from headrace.storage.layout import LayoutRecord
+
+# Below this not even one segment of the largest size could be written any more.
+FREE_BYTES_LOW = SEGMENT_BYTES_MAX
+_OTHERS = 0o077  # the rights of everybody but the owner
+
+Tell = Callable[[str], None]
+
+
+class DoctorError(Exception):
+    """The folder cannot be examined; the sentence says why."""
+
+
+def examine(folder: Path, tell: Tell = lambda _: None) -> Report:
+    """Check a data folder; `tell` hears what is being read.
+
+    Raises:
+        DoctorError: It is no folder of a node, or a node has it.
+        OSError: It cannot be read.
+    """
+    if not folder.is_dir():
+        raise DoctorError(f"{folder} is not a folder: name the data folder of a node")
+    with _hold(folder):
+        try:
+            files = _examine_files(folder, tell)
+        except StrangeFolderError:
+            raise DoctorError(folder_of_others(folder)) from None
+        free = shutil.disk_usage(folder).free
+        judged = [_with_rights(folder, files[path]) for path in sorted(files)]
+        return Report(
+            folder=str(folder), free_bytes=free, files=(_folder_report(folder, free), *judged)
+        )
+
+
+@contextmanager
+def _hold(folder: Path) -> Iterator[None]:
+    """Keep nodes away and leave no trace; a folder without a lock file was never in use."""
+    try:
+        fd = os.open(folder / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        yield
+        return
+    try:
+        _lock(fd, folder)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _lock(fd: int, folder: Path) -> None:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = find_lock_holder(folder / LOCK_NAME)
+        raise DoctorError(folder_locked(folder, holder)) from None
+
+
+def _examine_files(folder: Path, tell: Tell) -> dict[str, FileReport]:
+    """Give a report for every file there is, and for those that are missing, by path."""
+    layout, layout_report = examine_layout(folder)
+    reports = {} if layout_report is None else {layout_report.path: layout_report}
+    strays = None
+    if layout is not None:
+        metadata, data = _examine_stores(folder, layout, tell)
+        names = read_names(metadata.groups or ())
+        found = [*metadata.files, *data.files]
+        for group in data.groups or ():
+            tell(names.of(group.state.group))
+            found += examine_partition(
+                folder / PARTITIONS_NAME, group, names, is_journal_broken=data.is_journal_broken
+            )
+        reports |= {each.path: each for each in found}
+        strays = Strays(data.groups, names)
+    for path in _walk(folder):
+        if path not in reports:
+            reports[path] = _examine_other(folder, path, strays)
+    return reports
+
+
+def _examine_stores(folder: Path, layout: LayoutRecord, tell: Tell) -> tuple[StoreExam, StoreExam]:
+    exams = []
+    for journal, path in enumerate(store_folders(folder)):
+        name = path.relative_to(folder).as_posix()
+        tell(name)
+        if path.is_dir():
+            exams.append(examine_store(path, name, _store_config(layout, journal)))
+            continue
+        text = "the folder is missing; restore it from a copy of this folder"
+        missing = FileReport(path=name, what="store", verdict=Verdict.DAMAGED, text=text)
+        exams.append(StoreExam([missing], None))
+    return exams[0], exams[1]
+
+
+def _store_config(layout: LayoutRecord, journal: int) -> StoreConfig:
+    """Give what recovery must know to judge a store; sizes stand in its superblock."""
+    return StoreConfig(
+        cluster=layout.cluster,
+        replica=layout.replica,
+        replica_count=layout.replica_count,
+        journal_bytes_max=0,
+        journal_files=0,
+        record_bytes_max=0,
+        boot_identity=boot_identity(),
+        journal=journal,
+    )
+
+
+def _walk(root: Path) -> Iterator[str]:
+    """Give every file below a folder, by its path from there; no symbolic link is followed."""
+    for folder, folders, names in os.walk(root):
+        links = [name for name in folders if Path(folder, name).is_symlink()]
+        for name in (*names, *links):
+            yield Path(folder, name).relative_to(root).as_posix()
+
+
+def _examine_other(folder: Path, path: str, strays: Strays | None) -> FileReport:
+    """Judge a file that nothing named so far; without `strays` no node has used the folder."""
+    what, verdict, text = "", Verdict.UNKNOWN, "no file of a node; it is left alone"
+    if path == LOCK_NAME:
+        what, verdict, text = "lock", Verdict.FINE, "held while a node runs"
+    elif strays is None:
+        what, verdict = "left-over", Verdict.REPAIRED
+        text = "of a format that was broken off; the next start makes it again"
+    elif path.startswith(f"{PARTITIONS_NAME}/"):
+        below = path.removeprefix(f"{PARTITIONS_NAME}/")
+        stray = strays.examine(folder / PARTITIONS_NAME, below)
+        if stray is not None:
+            return stray
+    size = (folder / path).lstat().st_size
+    return FileReport(path=path, what=what, verdict=verdict, text=text, size_bytes=size)
+
+
+def _folder_report(folder: Path, free: int) -> FileReport:
+    """Judge what concerns all files: space, and who may enter."""
+    verdict, text = Verdict.FINE, f"{free / GIB:.1f} GiB free"
+    if free < FREE_BYTES_LOW:
+        verdict = Verdict.NOTICE
+        text += ": make room, or sends will wait for it"
+    mode = folder.stat().st_mode & 0o777
+    if mode & _OTHERS:
+        verdict = worst(verdict, Verdict.REPAIRED)
+        text += f"; others may enter (mode {mode:o}), the next start makes it 700"
+    return FileReport(path=".", what="folder", verdict=verdict, text=text)
+
+
+def _with_rights(folder: Path, report: FileReport) -> FileReport:
+    """Add what is wrong with a file's rights, if anything is."""
+    if report.size_bytes is None or report.verdict == Verdict.UNKNOWN:
+        return report
+    status = (folder / report.path).lstat()
+    mode = status.st_mode & 0o777
+    said = []
+    if mode & _OTHERS:
+        said.append(f"others may use it (mode {mode:o}): chmod 600")
+    if status.st_uid != folder.stat().st_uid:
+        said.append(f"it belongs to user {status.st_uid}, and the folder does not")
+    if not said:
+        return report
+    return msgspec.structs.replace(
+        report,
+        verdict=worst(report.verdict, Verdict.NOTICE),
+        text="; ".join([report.text, *said]),
+    )

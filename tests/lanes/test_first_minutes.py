@@ -1,0 +1,150 @@
+"""The README's commands in a fresh environment from the built wheel, also without a compiler."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.lanes.test_install import BUILT_FROM, ROOT, copy, run
+
+README = (ROOT / "README.md").read_text()
+WAIT_SECONDS = 60
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(kind: str) -> list[str]:
+    return [text for found, text in _BLOCK.findall(README) if found == kind]
+
+
+def test_the_readme_has_three_commands() -> None:
+    assert [line.split("  #")[0].rstrip() for line in blocks("sh")[1].splitlines()] == [
+        "headrace dev",
+        "echo hello | headrace produce shop/orders",
+        "headrace tail shop/orders",
+    ]
+
+
+def build_wheel(folder: Path, compiler: str) -> Path:
+    """Build the wheel as a release would, from what git holds."""
+    project = folder / "project"
+    project.mkdir()
+    for name in BUILT_FROM:
+        copy(ROOT / name, project / name)
+    wheels = folder / "wheels"
+    pip = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps")
+    run(*pip, "--wheel-dir", str(wheels), str(project), CC=compiler)
+    (wheel,) = wheels.glob("headrace-*.whl")
+    return wheel
+
+
+def install(folder: Path, wheel: Path) -> Path:
+    """Give the commands of a new environment: locked dependencies, then the wheel alone."""
+    environment = folder / "environment"
+    run(sys.executable, "-m", "venv", str(environment))
+    pip = (str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet")
+    run(
+        *pip,
+        "--require-hashes",
+        "--only-binary=:all:",
+        "-r",
+        str(ROOT / "requirements/runtime.lock"),
+    )
+    run(*pip, "--no-index", "--no-deps", str(wheel))
+    return environment / "bin"
+
+
+class Shell:
+    """Runs lines of the README with the commands of one environment."""
+
+    def __init__(self, commands: Path, folder: Path) -> None:
+        self._folder = folder
+        clean = {
+            name: text
+            for name, text in os.environ.items()
+            if not name.startswith(("HEADRACE_", "IGGY_", "PYTHON"))
+        }
+        self.environment = clean | {
+            "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}",
+            "HOME": str(folder),
+            # Not the usual ports: a developer's own node may have them.
+            "HEADRACE_TCP_ADDRESS": "127.0.0.1:0",
+            "HEADRACE_HTTP_ADDRESS": "127.0.0.1:0",
+        }
+
+    def start(self, line: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            ["bash", "-c", f"exec {line}"],
+            cwd=self._folder,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, line: str) -> str:
+        done = subprocess.run(
+            ["bash", "-c", line],
+            cwd=self._folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=WAIT_SECONDS,
+        )
+        assert done.returncode == 0, (line, done.stdout, done.stderr)
+        return done.stdout
+
+
+@contextmanager
+def node(shell: Shell, line: str) -> Iterator[None]:
+    """Run a node as the README starts it, and end it as a person does."""
+    process = shell.start(line)
+    assert process.stdout is not None
+    try:
+        ready = process.stdout.readline()
+        found = re.search(r"is ready: .*?tcp (\S+?),", ready)
+        assert found is not None, (ready, process.communicate()[1] if not ready else "")
+        shell.environment["HEADRACE_ADDRESS"] = found[1]
+        yield
+        process.send_signal(signal.SIGINT)
+        _, words = process.communicate(timeout=WAIT_SECONDS)
+        assert process.returncode == 0, words
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("has_compiler", [True, False])
+def test_the_readme_from_the_wheel(
+    tmp_path: Path, needs: Callable[[str], str], has_compiler: bool
+) -> None:
+    """Share: check, about 15 s each."""
+    compiler = needs("gcc") if has_compiler else "false"
+    shell = Shell(install(tmp_path, build_wheel(tmp_path, compiler)), tmp_path)
+    native = shell.run("python -c 'from headrace import kernel; print(kernel.NATIVE)'")
+    assert native == f"{has_compiler}\n"
+    dev, produce, tail = blocks("sh")[1].splitlines()
+    (program,) = blocks("python")
+    (tmp_path / "program.py").write_text(program)
+    with node(shell, dev):
+        shell.run(produce)
+        assert "hello" in shell.run(tail)
+        printed = shell.run("python program.py")
+    assert sorted(line.split(maxsplit=2)[2] for line in printed.splitlines()) == [
+        "hello",
+        "one pot of tea",
+    ]
+
+
+@pytest.mark.slow
+def test_the_commands_of_this_file_find_a_failure(tmp_path: Path) -> None:
+    shell = Shell(Path(sys.executable).parent, tmp_path)
+    with pytest.raises(AssertionError, match="no-such-command"):
+        shell.run("headrace no-such-command")
