@@ -102,7 +102,7 @@ class Broker:
             return None
         command = wanted.command
         self.calls.append(command.name)
-        request = command.decode_request(memoryview(wanted.body))
+        request = command.decode_request(memoryview(wanted.body + wanted.batch))
         payload = command.encode_reply(self._answer(wanted, request))
         return wanted.read(memoryview(payload))
 

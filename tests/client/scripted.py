@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from headrace.base.endpoints import Endpoint
 from headrace.base.limits import HEADER_BYTES
@@ -79,7 +79,7 @@ class ScriptedServer:
     _answer: bytes | None = b""
     _session: int = 10
 
-    def session(self, **settings: float) -> Session:
+    def session(self, **settings: Any) -> Session:
         login = PasswordLogin("iggy", b"iggy")
         made = Settings(ENDPOINT, login, **settings)
         return Session(made, CLIENT, now=lambda: self.now, chance=lambda: 0.0)
@@ -87,7 +87,7 @@ class ScriptedServer:
     def run(self, steps: Steps[R]) -> R:
         return drive(steps, self.carry_out)
 
-    def carry_out(self, effect: Effect) -> bytes:
+    def carry_out(self, effect: Effect) -> int:
         if isinstance(effect, Pause):
             self.pauses.append(effect.seconds)
             self.now += effect.seconds
@@ -96,8 +96,10 @@ class ScriptedServer:
         elif isinstance(effect, Transmit):
             self._take(effect)
         else:
-            return self._give(effect.seconds_max)
-        return b""
+            piece = self._give(len(effect.into), effect.seconds_max)
+            effect.into[: len(piece)] = piece
+            return len(piece)
+        return 0
 
     def _open(self) -> None:
         self.opens += 1
@@ -107,7 +109,7 @@ class ScriptedServer:
             raise ConnectionRefusedError("nobody listens")
 
     def _take(self, effect: Transmit) -> None:
-        frame = effect.header + effect.body
+        frame = effect.head + effect.batch
         header = REQUEST.decode(frame)
         assert header.size == len(frame)
         asked = Asked(header, frame[HEADER_BYTES:])
@@ -124,11 +126,11 @@ class ScriptedServer:
         registered = Registered(0, self._session, PROTOCOL_PACKED, "0.1.0")
         return encode_reply(asked.header, RESULT_OK + LOGIN_PASSWORD.encode_reply(registered))
 
-    def _give(self, seconds_max: float) -> bytes:
+    def _give(self, bytes_max: int, seconds_max: float) -> bytes:
         if self._answer is None:
             self.now += seconds_max
             raise TimeoutError("timed out")
-        size = self.piece_bytes or len(self._answer)
+        size = min(self.piece_bytes or len(self._answer), bytes_max)
         piece, self._answer = self._answer[:size], self._answer[size:]
         return piece
 

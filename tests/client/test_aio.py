@@ -141,3 +141,35 @@ def test_another_loop_will_do(node: Node) -> None:
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(main())
+
+
+def test_many_at_once_and_large_ones(node: Node) -> None:
+    values = [b"%d" % number * 500 for number in range(5000)]
+
+    async def work(client: aio.AsyncClient) -> None:
+        async with client.producer(TOPIC, partitioning=0, buffer="1 MiB") as producer:
+            await producer.send_many(values, headers={"n": 1})
+            await producer.flush()
+            producer.check()
+            assert producer.confirmed_count == len(values)
+        async with client.consumer(TOPIC, partition=0, wait=0, count=5000) as consumer:
+            found = [message async for message in consumer]
+        assert [message.value for message in found] == values
+        assert found[-1].headers == {"n": 1}
+
+    run(node, work)
+
+
+def test_a_failure_is_there_without_waiting(node: Node) -> None:
+    async def work(client: aio.AsyncClient) -> None:
+        producer = client.producer(TOPIC, partitioning=9, linger=0)
+        delivery = await producer.send("lost")
+        with pytest.raises(headrace.NotFound):
+            await delivery
+        with pytest.raises(headrace.NotFound):
+            producer.check()
+        producer.check()
+        assert producer.confirmed_count == 0
+        await producer.close()
+
+    run(node, work)

@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 
 from headrace.base.checksum import xxh32
 from headrace.client.batching import Batch, Batcher
+from headrace.client.call import Call
 from headrace.client.calls.messages import Sent
 from headrace.client.errors import NotFound, RefusedByServer, Unavailable
 from headrace.client.producer_options import ProducerOptions, read_producer_options
 from headrace.client.routing import COUNT_SECONDS_MAX, Router
 from headrace.kernel import verify
-from headrace.wire.commands.messages import SEND_MESSAGES
+from headrace.wire.commands.messages import SEND_MESSAGES, SendMessages
 from headrace.wire.identifiers import ToPartition
 from tests.client.broker import Broker, Partition
 
@@ -33,6 +34,10 @@ def take_all(batcher: Batcher) -> list[Batch]:
     while (batch := batcher.take()) is not None:
         taken.append(batch)
     return taken
+
+
+def _request(call: Call[Sent]) -> SendMessages:
+    return SEND_MESSAGES.decode_request(memoryview(call.body + call.batch))
 
 
 def test_a_batch_lingers_and_then_goes() -> None:
@@ -133,7 +138,7 @@ def test_a_batch_becomes_a_call_that_names_its_partition() -> None:
     batcher.add(b"a", b"", None)
     batcher.add(b"b", b"", None)
     (batch,) = take_all(batcher)
-    request = SEND_MESSAGES.decode_request(memoryview(batch.make_call("shop/orders").body))
+    request = _request(batch.make_call("shop/orders"))
     assert request.partitioning == ToPartition(1)
     assert (request.stream, request.topic, request.messages_count) == ("shop", "orders", 2)
     verify(request.batch)
@@ -143,7 +148,7 @@ def test_a_clock_that_jumps_does_not_break_a_batch() -> None:
     batch = Batch(0, 0.0)
     for micros in (10**15, 10**15 - 10**12, 10**15 + 10**12):
         batch.append(b"a", b"", micros)
-    request = SEND_MESSAGES.decode_request(memoryview(batch.make_call("a/b").body))
+    request = _request(batch.make_call("a/b"))
     verify(request.batch)
 
 
@@ -233,3 +238,37 @@ def test_a_key_has_bounds(key: bytes | str) -> None:
     batcher = make_batcher(Clock())
     with pytest.raises(ValueError, match="allowed 1 to 255"):
         batcher.add(b"a", b"", key)
+
+
+@settings(max_examples=40)
+@given(
+    sizes=st.lists(st.integers(1, 3000), min_size=1, max_size=40),
+    batch=st.integers(1, 10),
+    headers=st.sampled_from([b"", b"h" * 40]),
+)
+def test_many_at_once_make_the_batches_that_one_by_one_make(
+    sizes: list[int], batch: int, headers: bytes
+) -> None:
+    values = [bytes([index % 256]) * size for index, size in enumerate(sizes)]
+    one_by_one = make_batcher(Clock(), batch=batch, batch_bytes="4 KiB", linger=0)
+    at_once = make_batcher(Clock(), batch=batch, batch_bytes="4 KiB", linger=0)
+    for value in values:
+        one_by_one.add(value, headers, None)
+    left = values
+    while left:
+        left = left[at_once.add_many(left, headers, None) :]
+    assert at_once.buffered_bytes == one_by_one.buffered_bytes
+    expected, made = take_all(one_by_one), take_all(at_once)
+    assert [each._values for each in made] == [each._values for each in expected]
+    assert [each._headers for each in made] == [each._headers for each in expected]
+    assert [each.size for each in made] == [each.size for each in expected]
+    assert all(len(each._times) == len(each) for each in made)
+
+
+def test_many_at_once_stop_at_the_buffer() -> None:
+    batcher = make_batcher(Clock(), buffer="2 KiB", batch_bytes="4 KiB")
+    values = [b"v" * 600] * 10
+    taken = batcher.add_many(values, b"", None)
+    assert 1 <= taken < 4
+    assert batcher.buffered_bytes <= 2048
+    assert not batcher.has_room(700)

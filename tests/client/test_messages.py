@@ -1,13 +1,21 @@
 """Messages on their way in and out."""
 
 from array import array
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.client.errors import DataDamaged
-from headrace.client.messages import build_batch, encode_headers, encode_value, read_messages
+from headrace.client.errors import DataDamaged, ProtocolBroken
+from headrace.client.messages import (
+    Message,
+    build_batch,
+    encode_headers,
+    encode_value,
+    encode_values,
+    read_messages,
+)
 from headrace.wire.batches import admit_batch
 from headrace.wire.commands.messages import PolledMessages
 
@@ -62,11 +70,10 @@ def test_messages_are_a_sequence() -> None:
 
 
 def test_a_range_of_offsets() -> None:
-    part = read_messages(polled([b"a", b"b", b"c"], [b""] * 3, base=5), offset_min=6, offset_max=7)
-    assert [message.value for message in part] == [b"b"]
-    assert (
-        repr(read_messages(polled([b"a"], [b""]), offset_min=9)) == "<no messages of partition 7>"
-    )
+    part = read_messages(polled([b"a", b"b", b"c"], [b""] * 3, base=5), offset_min=6)
+    assert [message.value for message in part] == [b"b", b"c"]
+    empty = PolledMessages(7, 0, 0, memoryview(b""))
+    assert repr(read_messages(empty)) == "<no messages of partition 7>"
 
 
 @given(at=st.integers(304, 350))
@@ -107,3 +114,32 @@ def test_headers_have_bounds(headers: dict[str, str | int]) -> None:
 def test_all_headers_together_have_bounds() -> None:
     with pytest.raises(ValueError, match="limit 100000"):
         encode_headers({f"{number:04}": "x" * 250 for number in range(400)})
+
+
+def test_a_poll_that_gives_only_older_messages_is_no_empty_one() -> None:
+    with pytest.raises(ProtocolBroken, match="from offset 50 gave older messages"):
+        read_messages(polled([b"a", b"b"], [b"", b""], base=40), offset_min=50)
+
+
+def test_the_first_messages_are_those_of_the_whole() -> None:
+    values = [b"a", b"bb", b"ccc"]
+    headers = [encode_headers({"n": number}) for number in range(3)]
+    messages = read_messages(polled(values, headers, base=40))
+
+    def told(found: Iterable[Message]) -> list[tuple[object, ...]]:
+        return [(each.offset, each.value, each.id, each.headers, each.time) for each in found]
+
+    assert told(messages.first(2)) == told(messages)[:2]
+    assert messages.first(2).last_offset == 41
+    assert messages.first(3) is messages
+    assert told(messages[:2]) == told(messages)[:2]
+    assert told([messages[index] for index in range(3)]) == told(messages)
+
+
+def test_many_values_are_checked_as_one_is() -> None:
+    assert encode_values([b"a", b"b"]) == [b"a", b"b"]
+    assert encode_values(["é", b"b"]) == ["é".encode(), b"b"]
+    with pytest.raises(ValueError, match="message of 0 bytes"):
+        encode_values([b"a", b""])
+    with pytest.raises(TypeError, match="not int"):
+        encode_values([b"a", 7])  # type: ignore[list-item] # what the test is about

@@ -112,7 +112,7 @@ def test_a_transient_refusal_repeats_the_number_on_the_same_connection(code: Cod
     assert server.numbers == [1, 1, 1]
     assert server.opens == 1
     assert server.pauses == [0.05, 0.05]
-    assert {each.body for each in server.asked} == {SEND.body}
+    assert {each.body for each in server.asked} == {SEND.body + SEND.batch}
 
 
 def test_transient_in_a_result_section_counts_too() -> None:

@@ -7,7 +7,12 @@ import pytest
 
 import headrace
 from headrace.base.units import parse_bytes
+from headrace.client.calls.messages import poll_raw
+from headrace.client.calls.names import ANONYMOUS
+from headrace.client.messages import read_messages
+from headrace.wire.identifiers import FromOffset
 from headrace.wire.permissions import GlobalPermissions, Permissions
+from tests.known_secrets import remember
 from tests.node import Node, running_node
 
 pytestmark = pytest.mark.slow
@@ -24,6 +29,7 @@ def test_credentials_decide(node: Node, client: headrace.Client) -> None:
     with pytest.raises(headrace.Unauthenticated):
         headrace.connect(str(node.tcp), username="iggy", password="wrong")
     token = client.create_token("laptop", expiry="1 h")
+    remember(token)
     with headrace.connect(str(node.tcp), token=token) as other:
         assert other.get_me().client.user_id == 0
         assert other.client_id != client.client_id
@@ -297,3 +303,46 @@ def test_the_heartbeat_keeps_an_idle_client_known(node: Node) -> None:
         while client._session._heard == heard:
             time.sleep(0.01)
             assert time.monotonic() < deadline
+
+
+def test_many_at_once_and_large_ones(client: headrace.Client) -> None:
+    client.create_stream("shop")
+    client.create_topic("shop/orders")
+    values = [b"%d" % number * 500 for number in range(5000)]
+    with client.producer("shop/orders", partitioning=0, buffer="1 MiB") as producer:
+        producer.send_many(values, headers={"n": 1})
+        producer.send_many([])
+        producer.flush()
+        assert producer.confirmed_count == len(values)
+    with client.consumer("shop/orders", partition=0, wait=0, count=5000) as consumer:
+        found = list(consumer)
+    assert [message.value for message in found] == values
+    assert found[-1].headers == {"n": 1}
+
+
+def test_a_failure_is_there_without_waiting(client: headrace.Client) -> None:
+    client.create_stream("shop")
+    client.create_topic("shop/orders")
+    producer = client.producer("shop/orders", partitioning=9, linger=0)
+    with pytest.raises(headrace.NotFound):
+        producer.send("lost").wait()
+    with pytest.raises(headrace.NotFound):
+        producer.check()
+    producer.check()
+    producer.close()
+
+
+def test_what_an_answer_held_stays_when_the_next_one_comes(client: headrace.Client) -> None:
+    """Answers share a buffer: nothing of one may show in what was read from another."""
+    client.create_stream("shop")
+    client.create_topic("shop/orders")
+    client.send("shop/orders", [b"a" * 100_000], partition=0)
+    client.send("shop/orders", [b"b" * 100_000], partition=0)
+    first = client.poll("shop/orders", start=0, count=1)
+    second = client.poll("shop/orders", start=1, count=1)
+    raw = client.ask(poll_raw("shop/orders", 0, FromOffset(0), who=ANONYMOUS, count=1))
+    snapshot = client.get_snapshot()
+    client.get_topics("shop")
+    assert (first[0].value, second[0].value) == (b"a" * 100_000, b"b" * 100_000)
+    assert snapshot[:2] == b"PK"
+    assert read_messages(raw)[0].value == b"a" * 100_000

@@ -43,6 +43,7 @@ class Stage:
         self.user = ROOT
         self.client = CLIENT
         self.defaults = DEV
+        self.behind = 0  # how many ops were not committed when one was ordered
         if with_root:
             self.create_user("iggy", client=SERVER)
 
@@ -58,6 +59,7 @@ class Stage:
         self.op += 1
         header = PrepareHeader(
             op=self.op,
+            commit=max(0, self.op - 1 - self.behind),
             timestamp=START + self.op * SECOND,
             operation=operation,
             user_id=self.user,

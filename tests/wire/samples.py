@@ -5,6 +5,7 @@ from typing import Any
 from headrace.wire.codec import Codec
 from headrace.wire.commands import (
     clients,
+    counters,
     groups,
     internal,
     messages,
@@ -208,6 +209,10 @@ SAMPLES: dict[int, tuple[Any, Any]] = {
     604: (groups.JoinGroup("shop", 1, "billing"), None),
     605: (groups.LeaveGroup("shop", 1, "billing"), None),
     606: (groups.SyncGroup("shop", 1, "billing"), groups.Assignment(5, (0, 3))),
+    90_002: (
+        None,
+        counters.NodeCounters("dev", (counters.Counter("frame.refused", 1 << 40),)),
+    ),
 }
 
 ASSIGNMENTS = (internal.PartitionAssignment(0, 1), internal.PartitionAssignment(1, 2))

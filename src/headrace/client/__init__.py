@@ -1,10 +1,13 @@
 """The SDK: one sans-IO session with a sync and an async face.
 
 `headrace.connect` and `headrace.aio.connect` are the ways in; what they give, take and raise is
-named here.
+named here. The async face is loaded when it is asked for: asyncio would double the time in which a
+command of the terminal starts.
 """
 
-from headrace.client.aio import AsyncClient
+import importlib
+from typing import TYPE_CHECKING
+
 from headrace.client.batching import Place
 from headrace.client.calls.messages import Sent
 from headrace.client.errors import (
@@ -28,6 +31,9 @@ from headrace.client.messages import Message, Messages
 from headrace.client.sync import Client
 from headrace.client.sync_consumer import Consumer
 from headrace.client.sync_producer import Producer
+
+if TYPE_CHECKING:
+    from headrace.client.aio import AsyncClient
 
 __all__ = [
     "AlreadyApplied",
@@ -54,3 +60,10 @@ __all__ = [
     "Unauthorized",
     "Unavailable",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Load the async face when it is first used."""
+    if name != "AsyncClient":
+        raise AttributeError(f"module 'headrace.client' has no attribute {name!r}")
+    return importlib.import_module("headrace.client.aio").AsyncClient

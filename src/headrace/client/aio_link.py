@@ -3,18 +3,30 @@
 import asyncio
 from typing import cast
 
+from headrace.base.limits import KIB
 from headrace.client.steps import Effect, Open, Pause, Receive, Transmit
 
+JOIN_BYTES_MAX = 64 * KIB  # below that one packet is worth a copy
+SPARE_BYTES = 4 * KIB
 
-class _Wire(asyncio.Protocol):
-    """One connection: what came in, and who waits for it."""
+
+class _Wire(asyncio.BufferedProtocol):
+    """One connection: where the bytes go that come in, and who waits for them.
+
+    What comes while nobody waits, such as an eviction, goes to a small spare buffer; when that is
+    full too, reading pauses.
+    """
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
-        self._pieces: list[bytes] = []
+        self._into: memoryview | None = None
+        self._wanted = 0
+        self._filled = 0
+        self._spare = bytearray(SPARE_BYTES)
+        self._spare_filled = 0
+        self._waiter: asyncio.Future[None] | None = None
         self._is_closed = False
         self._error: Exception | None = None
-        self._changed = asyncio.Event()
         self._is_writable = asyncio.Event()
         self._is_writable.set()
 
@@ -22,14 +34,28 @@ class _Wire(asyncio.Protocol):
         # What a loop gives for TCP can write, though uvloop's is no subclass that says so.
         self.transport = cast("asyncio.Transport", transport)
 
-    def data_received(self, data: bytes) -> None:
-        self._pieces.append(data)
-        self._changed.set()
+    def get_buffer(self, sizehint: int) -> memoryview:
+        del sizehint
+        if self._into is not None:
+            return self._into[self._filled :]
+        return memoryview(self._spare)[self._spare_filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._into is None:
+            self._spare_filled += nbytes
+            if self._spare_filled == SPARE_BYTES:
+                assert self.transport is not None
+                self.transport.pause_reading()
+            return
+        self._filled += nbytes
+        if self._filled >= self._wanted:
+            self._into = None
+            self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_closed = True
         self._error = exc
-        self._changed.set()
+        self._wake()
         self._is_writable.set()
 
     def pause_writing(self) -> None:
@@ -38,23 +64,45 @@ class _Wire(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._is_writable.set()
 
-    async def transmit(self, header: bytes, body: bytes) -> None:
+    async def transmit(self, head: bytes, batch: bytes) -> None:
         self._check()
         assert self.transport is not None
-        self.transport.writelines((header, body))
-        await self._is_writable.wait()
+        if len(batch) <= JOIN_BYTES_MAX:
+            self.transport.write(head + batch)
+        else:
+            self.transport.write(head)
+            self.transport.write(batch)
+        if not self._is_writable.is_set():
+            await self._is_writable.wait()
         self._check()
 
-    async def receive(self) -> bytes:
-        """Give what came in; nothing says that the other side closed."""
-        while not self._pieces and not self._is_closed:
-            self._changed.clear()
-            await self._changed.wait()
-        if not self._pieces and self._error is not None:
+    async def receive(self, into: memoryview, wanted: int) -> int:
+        """Wait for bytes; give how many came, none when the other side closed."""
+        if self._spare_filled:
+            return self._empty_spare(into)
+        self._into, self._wanted, self._filled = into, wanted, 0
+        if not self._is_closed:
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = self._into = None
+        if not self._filled and self._error is not None:
             raise ConnectionError(str(self._error)) from self._error
-        data = b"".join(self._pieces)
-        self._pieces.clear()
-        return data
+        return self._filled
+
+    def _empty_spare(self, into: memoryview) -> int:
+        count = min(self._spare_filled, len(into))
+        into[:count] = memoryview(self._spare)[:count]
+        self._spare[: self._spare_filled - count] = self._spare[count : self._spare_filled]
+        self._spare_filled -= count
+        if self.transport is not None and not self._is_closed:
+            self.transport.resume_reading()
+        return count
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     def _check(self) -> None:
         if self._is_closed:
@@ -67,24 +115,23 @@ class AioLink:
     def __init__(self) -> None:
         self._wire: _Wire | None = None
 
-    async def carry_out(self, effect: Effect) -> bytes:
-        """Do what the session asks for; give what was received, if that was it.
+    async def carry_out(self, effect: Effect) -> int:
+        """Do what the session asks for; give how many bytes were received, if that was it.
 
         Raises:
             OSError: The connection is of no more use.
         """
         if isinstance(effect, Pause):
             await asyncio.sleep(effect.seconds)
-            return b""
+            return 0
         async with asyncio.timeout(effect.seconds_max):
-            if isinstance(effect, Open):
-                await self._open(effect)
-            elif isinstance(effect, Transmit):
-                await self._connected().transmit(effect.header, effect.body)
+            if isinstance(effect, Receive):
+                return await self._connected().receive(effect.into, effect.bytes_min)
+            if isinstance(effect, Transmit):
+                await self._connected().transmit(effect.head, effect.batch)
             else:
-                assert isinstance(effect, Receive)
-                return await self._connected().receive()
-        return b""
+                await self._open(effect)
+        return 0
 
     def close(self) -> None:
         """Let the connection go, if there is one."""

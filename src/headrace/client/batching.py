@@ -11,9 +11,11 @@ Invariants: batches of one partition become ready, and are taken, in the order o
 
 import time
 from array import array
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from itertools import accumulate
 from typing import NamedTuple
 
 from headrace.client.call import Call
@@ -63,6 +65,18 @@ class Batch:
         self._times.append(micros)
         self.size += size_of(value, headers)
         return len(self._values) - 1
+
+    def extend(self, values: Sequence[bytes], headers: bytes, micros: int) -> int:
+        """Add messages that have the same headers; give their size."""
+        assert values
+        index = self.append(values[0], headers, micros)
+        rest = values[1:]
+        size = sum(map(len, rest)) + len(rest) * size_of(b"", headers)
+        self._values += rest
+        self._headers += [headers] * len(rest)
+        self._times.extend(self._times[index:] * len(rest))
+        self.size += size
+        return size + size_of(values[0], headers)
 
     def make_call(self, topic: TopicName) -> Call[Sent]:
         """Give the call that sends it."""
@@ -116,6 +130,7 @@ class Batcher:
         self._unsettled: dict[Future[Sent], int] = {}  # oldest first, with their sizes
         self._buffered = 0
         self._failure: HeadraceError | None = None
+        self.confirmed_count = 0  # messages
 
     @property
     def buffered_bytes(self) -> int:
@@ -147,7 +162,23 @@ class Batcher:
         `must_ask` must have said no.
         """
         size = size_of(value, headers)
-        partition = self._choose(key)
+        batch = self._open_batch(self._choose(key), size)
+        index = batch.append(value, headers, time.time_ns() // 1000)
+        self._note(batch, size)
+        return batch, index
+
+    def add_many(self, values: Sequence[bytes], headers: bytes, key: bytes | str | None) -> int:
+        """Take as many messages as one batch and the buffer hold, at least one; give how many.
+
+        `must_ask` must have said no. The work for each message is not done in Python.
+        """
+        batch = self._open_batch(self._choose(key), size_of(values[0], headers))
+        count = self._fitting(batch, values[: self.settings.messages_max - len(batch)], headers)
+        self._note(batch, batch.extend(values[:count], headers, time.time_ns() // 1000))
+        return count
+
+    def _open_batch(self, partition: int, size: int) -> Batch:
+        """Give the batch that the next message of a partition goes to."""
         batch = self._open.get(partition)
         if batch is not None and batch.size + size > self.settings.batch_bytes_max:
             self._seal(batch)
@@ -156,13 +187,29 @@ class Batcher:
             batch = Batch(partition, self._now() + self.settings.linger_seconds)
             self._open[partition] = batch
             self._unsettled[batch.future] = 0
-        index = batch.append(value, headers, time.time_ns() // 1000)
+        return batch
+
+    def _fitting(self, batch: Batch, values: Sequence[bytes], headers: bytes) -> int:
+        """Give how many of the messages find room; one does, or there would be no waiting."""
+        settings, each = self.settings, size_of(b"", headers)
+        room = min(
+            settings.batch_bytes_max - batch.size, settings.buffer_bytes_max - self._buffered
+        )
+        ends = list(accumulate(map(len, values)))
+        if ends[-1] + each * len(ends) <= room:
+            return len(ends)
+        fitting = bisect_right(
+            range(len(ends)), room, key=lambda index: ends[index] + each * (index + 1)
+        )
+        return max(fitting, 1)
+
+    def _note(self, batch: Batch, size: int) -> None:
+        """Count what was put into a batch; a full one is ready."""
         self._buffered += size
         self._unsettled[batch.future] += size
         is_large = batch.size >= self.settings.batch_bytes_max
         if is_large or len(batch) >= self.settings.messages_max:
             self._seal(batch)
-        return batch, index
 
     def _choose(self, key: bytes | str | None) -> int:
         """Give the partition of a message: its key's, the fixed one, or the one in turn.
@@ -208,6 +255,7 @@ class Batcher:
         self._buffered -= self._unsettled.pop(batch.future)
         assert self._buffered >= 0
         if isinstance(outcome, Sent):
+            self.confirmed_count += outcome.count
             batch.future.set_result(outcome)
             return
         self._failure = self._failure or outcome

@@ -1,8 +1,9 @@
 """A call: one request to the server, and how its answer is read."""
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
+
+import msgspec
 
 from headrace.client.errors import refused
 from headrace.client.steps import Pause
@@ -14,17 +15,20 @@ R_co = TypeVar("R_co", covariant=True)
 Q = TypeVar("Q")
 
 
-@dataclass(frozen=True)
-class Call(Generic[R_co]):
+class Call(msgspec.Struct, Generic[R_co], frozen=True):
     """What is sent and how the payload of the answer becomes a value.
 
-    It has no state: the session gives it a number when it is asked.
+    It has no state: the session gives it a number when it is asked. The payload is a view that is
+    void when `read` has returned, so `read` copies what it keeps; or the call says that its answer
+    `is_view`, and the memory of the payload is that of the answer.
     """
 
     command: Command[Any, Any]  # `read` has the type of the answer.
     body: bytes
     read: Callable[[memoryview], R_co]
     asked: str
+    batch: bytes = b""  # the end of the body, where that may be large
+    is_view: bool = False
 
     def __repr__(self) -> str:
         # A body may hold a password.

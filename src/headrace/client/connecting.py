@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias, TypedDict
 
 from headrace.base.endpoints import Endpoint, parse_endpoint
+from headrace.base.secret import Secret
 from headrace.base.units import parse_duration
 from headrace.wire.commands.session import PasswordLogin, TokenLogin
 
@@ -59,6 +60,7 @@ class Settings:
     timeout_seconds: float = 30.0
     answer_seconds: float = 15.0
     heartbeat_seconds: float = 5.0
+    is_patient: bool = True  # whether the first connection is tried again until the timeout
 
 
 def resolve(
@@ -117,7 +119,7 @@ def _resolve_login(
     if token is None and username is None and password is None:
         token = environment.get(TOKEN_VARIABLE) or None
     if token is not None:
-        return TokenLogin(str(token).encode())
+        return TokenLogin(Secret(str(token).encode()))
     username = username or environment.get(USERNAME_VARIABLE) or None
     password = password or environment.get(PASSWORD_VARIABLE) or None
     if username is None and password is None and endpoint.is_loopback:
@@ -127,4 +129,4 @@ def _resolve_login(
             f"no credentials for {endpoint}: give username and password, or a token, or set"
             f" {USERNAME_VARIABLE} and {PASSWORD_VARIABLE}, or {TOKEN_VARIABLE}"
         )
-    return PasswordLogin(str(username), str(password).encode())
+    return PasswordLogin(str(username), Secret(str(password).encode()))

@@ -19,6 +19,7 @@ from headrace.base.endpoints import Endpoint
 from headrace.client.call import Call, Flow
 from headrace.client.connecting import Settings
 from headrace.client.errors import ClientClosed
+from headrace.client.memory import keep_large_blocks
 from headrace.client.sending import Sender
 from headrace.client.session import Session
 
@@ -30,6 +31,7 @@ class Face:
     """What both faces are: a session, and how it shows."""
 
     def __init__(self, settings: Settings) -> None:
+        keep_large_blocks()
         self._session = Session(settings, secrets.randbits(127) + 1)
         self._sender = Sender()
         self._process = os.getpid()

@@ -27,7 +27,7 @@ from headrace.client.calls.groups import (
     store_offset,
     sync_group,
 )
-from headrace.client.calls.messages import make_strategy, poll_raw
+from headrace.client.calls.messages import make_strategy, poll_from
 from headrace.client.calls.names import (
     ANONYMOUS,
     TopicName,
@@ -41,12 +41,11 @@ from headrace.client.errors import (
     NotFound,
     NotOwned,
     OffsetsReset,
-    ProtocolBroken,
     RefusedByServer,
     Unavailable,
 )
-from headrace.client.messages import Message, Messages, read_messages
-from headrace.wire.commands.messages import RESYNC_PARTITION, PolledMessages
+from headrace.client.messages import Message, Messages
+from headrace.wire.commands.messages import RESYNC_PARTITION
 from headrace.wire.errors import Code
 from headrace.wire.identifiers import FromOffset, Last, Strategy
 
@@ -88,6 +87,7 @@ class Reader:
         self._short_since: dict[int, float] = {}  # partitions that end too early, since when
         self._done: dict[int, int] = {}  # last offset done with, by partition, not stored yet
         self._buffer: Messages | None = None
+        self._made: list[Message] | None = None  # its messages, once somebody wants them singly
         self._index = 0  # of the next message to hand out
         self._handed: Message | None = None  # the one that its user works on
 
@@ -99,7 +99,9 @@ class Reader:
         buffer = self._buffer
         if buffer is None or self._is_commit_due():
             return None
-        message = self._handed = buffer[self._index]
+        if self._made is None:
+            self._made = list(buffer)  # all at once: much cheaper than one by one
+        message = self._handed = self._made[self._index]
         self._index += 1
         if self._index == len(buffer):
             self._buffer = None
@@ -314,7 +316,7 @@ class Reader:
             return 0  # A partition that was made since: all of it is new.
         if settings.start == "latest":
             polled = yield from ask(self._poll(partition, Last(), count=1))
-            is_new = not polled.messages_count and not polled.current_offset
+            is_new = not len(polled) and not polled.current_offset
             return 0 if is_new else polled.current_offset + 1
         if isinstance(settings.start, int):
             return settings.start
@@ -357,32 +359,25 @@ class Reader:
         except NotOwned:
             self._must_assign = True
             return False
-        if polled.partition_id == RESYNC_PARTITION:
+        if polled.partition == RESYNC_PARTITION:
             self._must_assign = True
             return False
-        if not polled.messages_count:
+        if not len(polled):
             self._check_end(partition, position, polled.current_offset)
             return False
         self._short_since.pop(partition, None)
         messages = self._read(partition, position, polled)
-        self._buffer, self._index = messages, 0
+        self._buffer, self._made, self._index = messages, None, 0
         self._positions[partition] = messages.last_offset + 1
         return True
 
-    def _read(self, partition: int, position: int | Strategy, polled: PolledMessages) -> Messages:
+    def _read(self, partition: int, position: int | Strategy, polled: Messages) -> Messages:
         """Give what was polled, up to the first gap; a gap before it is a loss."""
-        wanted = position if isinstance(position, int) else 0
-        messages = read_messages(polled, offset_min=wanted)
-        if not len(messages):
-            raise ProtocolBroken(f"a poll from offset {wanted} gave only older messages")
-        first = messages.first_offset
+        first = polled.first_offset
         if isinstance(position, int) and first > position:
             self._positions[partition] = first
             self._lose(partition, first=position, end=first)
-        length = messages.run_length()
-        if length < len(messages):
-            return read_messages(polled, offset_min=wanted, offset_max=first + length)
-        return messages
+        return polled.first(polled.run_length())
 
     def _lose(self, partition: int, *, first: int, end: int) -> None:
         self.lost_count += end - first
@@ -405,5 +400,12 @@ class Reader:
             topic = join_topic(self._topic)
             raise OffsetsReset(topic, partition, position=position, last=last)
 
-    def _poll(self, partition: int, strategy: Strategy, *, count: int) -> Call[PolledMessages]:
-        return poll_raw(self._topic, partition, strategy, who=self.settings.who, count=count)
+    def _poll(self, partition: int, strategy: Strategy, *, count: int) -> Call[Messages]:
+        return poll_from(
+            self._topic,
+            partition,
+            strategy,
+            who=self.settings.who,
+            count=count,
+            offset_min=strategy.offset if isinstance(strategy, FromOffset) else 0,
+        )

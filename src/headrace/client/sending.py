@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from headrace.client.call import Flow, ask
 from headrace.client.calls.messages import Sent, send_batch
 from headrace.client.calls.names import TopicName
-from headrace.client.messages import build_batch, encode_headers, encode_value
+from headrace.client.messages import build_batch, encode_headers, encode_values
 from headrace.client.routing import Router
 from headrace.wire.fields import FieldValue
 
@@ -40,7 +40,7 @@ class Sender:
         if key is not None and partition is not None:
             raise ValueError("key: it chooses the partition, so give only one of them")
         now = time.time_ns() // 1000
-        payloads = [encode_value(value) for value in values]
+        payloads = encode_values(values)
         encoded = encode_headers(headers)
         batch = build_batch(payloads, [encoded] * len(payloads), array("Q", [now]) * len(payloads))
         if partition is None:

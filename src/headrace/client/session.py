@@ -19,6 +19,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from headrace import __version__
@@ -30,6 +31,7 @@ from headrace.client.errors import (
     Unavailable,
     refusal,
 )
+from headrace.client.inbox import Inbox
 from headrace.client.steps import Open, Pause, Receive, Steps, Transmit
 from headrace.wire.commands.command import Command
 from headrace.wire.commands.session import (
@@ -44,10 +46,9 @@ from headrace.wire.commands.session import (
 from headrace.wire.commands.system import PING
 from headrace.wire.errors import Code, DecodeError, RefusedError, RemoteError
 from headrace.wire.evictions import EvictedError, EvictionReason
-from headrace.wire.frames import FrameCutter
 from headrace.wire.layout import KIND_OFFSET
 from headrace.wire.numbers import FrameKind, Operation
-from headrace.wire.replies import REPLY, read_answer
+from headrace.wire.replies import read_answer, read_echo
 from headrace.wire.requests import encode_request
 from headrace.wire.versions import PROTOCOL_PACKED
 
@@ -128,7 +129,7 @@ class Session:
         self._request = 0  # the highest number given out
         self._number = 0  # of the server's session; 0 when there is no connection
         self._heard = now()
-        self._cutter = FrameCutter()
+        self._inbox = Inbox()
         self._is_asking = False
         self._is_closed = False
 
@@ -160,21 +161,24 @@ class Session:
             ProtocolBroken: What came is no answer.
             ClientClosed: The session was closed before.
         """
-        command = call.command
-        is_replicated = command.operation != Operation.NON_REPLICATED
+        is_replicated = call.command.operation != Operation.NON_REPLICATED
         if is_replicated:
             self._request += 1
         number = max(self._request, 1)
 
-        def attempt(deadline: float) -> Steps[R]:
-            frame = yield from self._exchange(command, call.body, number, deadline)
-            return call.read(self._read(frame, number))
-
+        attempt = partial(self._ask_once, call, number)
         try:
             return (yield from self._lockstep(self._retry(call.asked, attempt)))
         except Unavailable as error:
             error.is_outcome_unknown &= is_replicated  # Reading twice does no harm.
             raise
+
+    def _ask_once(self, call: Call[R], number: int, deadline: float) -> Steps[R]:
+        frame = yield from self._exchange(call.command, call.body, number, deadline, call.batch)
+        answer = call.read(self._read(frame, number))
+        if call.is_view:
+            self._inbox = Inbox()
+        return answer
 
     def beat(self) -> Steps[None]:
         """Let the server hear from an idle client; a lost connection is noticed, not renewed."""
@@ -233,6 +237,10 @@ class Session:
                 self._drop()
                 is_unknown |= is_trying
                 reason, seconds = str(lost) or type(lost).__name__, next(waits)
+                if not self.logins_count and not self.settings.is_patient:
+                    raise Unavailable(
+                        f"{self.settings.endpoint} cannot be reached: {reason}"
+                    ) from None
             except RemoteError as error:
                 self._drop()
                 raise ProtocolBroken(f"{asked}: {self.settings.endpoint}: {error}") from None
@@ -261,7 +269,6 @@ class Session:
     def _connect(self, deadline: float) -> Steps[None]:
         """Make a connection and log in with the id that this client always has."""
         settings = self.settings
-        self._cutter = FrameCutter()
         seconds_max = min(self._left(deadline), settings.answer_seconds)
         yield Open(settings.endpoint, seconds_max)
         login = settings.login
@@ -289,7 +296,12 @@ class Session:
         self.logins_count += 1
 
     def _exchange(
-        self, command: Command[Any, Any], body: bytes, number: int, deadline: float
+        self,
+        command: Command[Any, Any],
+        body: bytes,
+        number: int,
+        deadline: float,
+        batch: bytes = b"",
     ) -> Steps[memoryview]:
         """Send one request and wait for the frame that answers it."""
         is_answered = False
@@ -300,9 +312,10 @@ class Session:
             session=self._number,
             request=number,
             code=command.code,
+            batch_bytes=len(batch),
         )
         try:
-            yield Transmit(header, body, self._left(deadline))
+            yield Transmit(header + body, batch, self._left(deadline))
             frame = yield from self._receive(deadline)
             is_answered = True
         finally:
@@ -313,25 +326,26 @@ class Session:
 
     def _receive(self, deadline: float) -> Steps[memoryview]:
         give_up = min(deadline, self._now() + self.settings.answer_seconds)
-        while True:
-            piece: bytes = yield Receive(self._left(give_up))
-            if not piece:
+        inbox = self._inbox
+        inbox.clear()
+        while (frame := inbox.take()) is None:
+            count: int = yield Receive(inbox.space(), inbox.missing, self._left(give_up))
+            if not count:
                 raise _LostError("the server closed the connection")
-            frames = list(self._cutter.feed(piece))
-            if not frames:
-                continue
-            # An eviction may have come before it was asked for: whatever follows it is void.
-            is_eviction = frames[0][KIND_OFFSET] == FrameKind.EVICTION
-            if not is_eviction and (len(frames) > 1 or self._cutter.held):
+            inbox.fill(count)
+        # An eviction may have come before it was asked for: whatever follows it is void.
+        if inbox.is_overfull and frame[KIND_OFFSET] != FrameKind.EVICTION:
+            if not inbox.is_followed_by(FrameKind.EVICTION):
                 raise RemoteError("more than one answer to one request")
-            return frames[0]
+            self._drop()  # the answer to what ended the session, such as revoking its token
+        return frame
 
     def _read(self, frame: memoryview, number: int) -> memoryview:
         """Give the payload of an answer, or raise what it says instead."""
         if frame[KIND_OFFSET] == FrameKind.REPLY:
-            header = REPLY.decode(frame)
-            if (header.client, header.request) != (self.client, number):
-                raise RemoteError(f"an answer to request {header.request}, {number} was asked")
+            client, request = read_echo(frame)
+            if (client, request) != (self.client, number):
+                raise RemoteError(f"an answer to request {request}, {number} was asked")
         try:
             return read_answer(frame)
         except EvictedError as evicted:

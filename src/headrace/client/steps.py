@@ -11,8 +11,9 @@ flow  = reader.work()          Call, Pause                      -> carried out b
 """
 
 from collections.abc import Awaitable, Callable, Generator
-from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
+
+import msgspec
 
 from headrace.base.endpoints import Endpoint
 from headrace.client.errors import HeadraceError
@@ -24,32 +25,36 @@ W = TypeVar("W")
 FAILURES = (OSError, HeadraceError)
 
 
-@dataclass(frozen=True)
-class Open:
+class Open(msgspec.Struct, frozen=True):
     """Drop the connection that there may be and make a new one."""
 
     endpoint: Endpoint
     seconds_max: float
 
 
-@dataclass(frozen=True)
-class Transmit:
-    """Send header and body of one frame."""
+class Transmit(msgspec.Struct, frozen=True):
+    """Send the parts of one frame: its header and body, and behind them a batch that may be large.
 
-    header: bytes
-    body: bytes
+    They are apart so that a large batch is not copied once more.
+    """
+
+    head: bytes
+    batch: bytes
     seconds_max: float
 
 
-@dataclass(frozen=True)
-class Receive:
-    """Wait for bytes; the answer is some, or none at all when the other side closed."""
+class Receive(msgspec.Struct, frozen=True):
+    """Wait for bytes; the answer is how many came, 0 when the other side closed.
 
+    Nothing can be done before `bytes_min` have come, so a carrier may wait for that many.
+    """
+
+    into: memoryview
+    bytes_min: int
     seconds_max: float
 
 
-@dataclass(frozen=True)
-class Pause:
+class Pause(msgspec.Struct, frozen=True):
     """Let time pass."""
 
     seconds: float

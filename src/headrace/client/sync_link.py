@@ -6,7 +6,6 @@ import time
 from headrace.base.limits import KIB
 from headrace.client.steps import Effect, Open, Pause, Receive, Transmit
 
-RECEIVE_BYTES = 256 * KIB
 JOIN_BYTES_MAX = 64 * KIB  # below that one packet is worth a copy
 
 
@@ -16,21 +15,21 @@ class SyncLink:
     def __init__(self) -> None:
         self._socket: socket.socket | None = None
 
-    def carry_out(self, effect: Effect) -> bytes:
-        """Do what the session asks for; give what was received, if that was it.
+    def carry_out(self, effect: Effect) -> int:
+        """Do what the session asks for; give how many bytes were received, if that was it.
 
         Raises:
             OSError: The connection is of no more use.
         """
-        if isinstance(effect, Pause):
-            time.sleep(effect.seconds)
-        elif isinstance(effect, Open):
-            self._open(effect)
-        elif isinstance(effect, Transmit):
-            self._transmit(effect)
-        else:
+        if isinstance(effect, Receive):
             return self._receive(effect)
-        return b""
+        if isinstance(effect, Transmit):
+            self._transmit(effect)
+        elif isinstance(effect, Pause):
+            time.sleep(effect.seconds)
+        else:
+            self._open(effect)
+        return 0
 
     def close(self) -> None:
         """Let the connection go, if there is one."""
@@ -45,14 +44,27 @@ class SyncLink:
 
     def _transmit(self, effect: Transmit) -> None:
         link = self._connected(effect.seconds_max)
-        if len(effect.body) <= JOIN_BYTES_MAX:
-            link.sendall(effect.header + effect.body)
-        else:
-            link.sendall(effect.header)
-            link.sendall(effect.body)
+        head, batch = effect.head, effect.batch
+        if len(batch) <= JOIN_BYTES_MAX:
+            link.sendall(head + batch)
+            return
+        sent = link.sendmsg((head, batch)) - len(head)
+        if sent < 0:
+            link.sendall(head[sent:])
+            sent = 0
+        link.sendall(memoryview(batch)[sent:])
 
-    def _receive(self, effect: Receive) -> bytes:
-        return self._connected(effect.seconds_max).recv(RECEIVE_BYTES)
+    def _receive(self, effect: Receive) -> int:
+        link = self._connected(effect.seconds_max)
+        into, wanted = effect.into, effect.bytes_min
+        give_up = time.monotonic() + effect.seconds_max
+        count = link.recv_into(into)
+        while 0 < count < wanted and time.monotonic() < give_up:
+            more = link.recv_into(into[count:])
+            if not more:
+                break  # The next call says that the other side closed.
+            count += more
+        return count
 
     def _connected(self, seconds_max: float) -> socket.socket:
         if self._socket is None:

@@ -1,7 +1,7 @@
 """A producer whose `send` returns at once: a thread gathers batches and sends them in order."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from headrace.client.batching import (
     Batch,
@@ -15,7 +15,7 @@ from headrace.client.calls.names import TopicName, join_topic
 from headrace.client.endings import Ends
 from headrace.client.errors import BufferFull, ClientClosed, HeadraceError
 from headrace.client.faces import Blocks
-from headrace.client.messages import encode_headers, encode_value
+from headrace.client.messages import encode_headers, encode_value, encode_values
 from headrace.client.producer_options import ProducerSettings
 from headrace.client.routing import Router
 from headrace.wire.fields import FieldValue
@@ -65,6 +65,11 @@ class Producer(Ends):
         self._thread: threading.Thread | None = None
         self._is_closed = False
 
+    @property
+    def confirmed_count(self) -> int:
+        """How many messages the server has confirmed."""
+        return self._batcher.confirmed_count
+
     def send(
         self,
         value: bytes | str,
@@ -85,7 +90,9 @@ class Producer(Ends):
             self._check_open()
             if self._batcher.must_ask(key):
                 self._client.follow(self._batcher.router.refresh())
-            self._wait_room(size_of(payload, encoded))
+            size = size_of(payload, encoded)
+            if not self._batcher.has_room(size):
+                self._wait_room(size)
             batch, index = self._batcher.add(payload, encoded, key)
             if self._thread is None:
                 self._start()
@@ -93,6 +100,52 @@ class Producer(Ends):
             if index == 0 or self._batcher.is_ready:
                 self._changed.notify_all()
         return SyncDelivery(batch, index)
+
+    def send_many(
+        self,
+        values: Sequence[bytes | str],
+        *,
+        key: bytes | str | None = None,
+        headers: Mapping[str, FieldValue] | None = None,
+    ) -> None:
+        """Take many messages that have key and headers in common: much cheaper than one by one.
+
+        What becomes of them, `flush` or `close` tells.
+
+        Raises:
+            BufferFull: There was no room in time; the first of them may have been taken.
+            ValueError: A message is empty or too large; nothing was taken.
+
+        >>> _ = client.create_stream("shop")
+        >>> _ = client.create_topic("shop/orders")
+        >>> with client.producer("shop/orders") as producer:
+        ...     producer.send_many(["one", "two", "three"])
+        >>> producer.confirmed_count
+        3
+        """
+        payloads, encoded = encode_values(values), encode_headers(headers)
+        while payloads:
+            with self._changed:
+                self._check_open()
+                if self._batcher.must_ask(key):
+                    self._client.follow(self._batcher.router.refresh())
+                size = size_of(payloads[0], encoded)
+                if not self._batcher.has_room(size):
+                    self._wait_room(size)
+                taken = self._batcher.add_many(payloads, encoded, key)
+                if self._thread is None:
+                    self._start()
+                self._changed.notify_all()
+            payloads = payloads[taken:]
+
+    def check(self) -> None:
+        """Raise the first failure since the last flush or check, if there was one; wait for none.
+
+        Raises:
+            HeadraceError: Something that was sent could not be confirmed.
+        """
+        with self._changed:
+            self._batcher.raise_failure()
 
     def flush(self) -> None:
         """Send what waits, and wait until all that was sent before is confirmed.

@@ -12,11 +12,13 @@ from headrace.metadata.describe import PartitionStats
 from headrace.ports.host import HostFacts, MakeSnapshot, SnapshotMade
 from headrace.shard.connections import NO_USER, Connection
 from headrace.shard.consumers import consumer_key
+from headrace.shard.counters import read_counters
 from headrace.shard.desk import Desk
 from headrace.shard.keeper import Keeper
 from headrace.shard.polls import Polls
 from headrace.wire.commands import clients, groups, messages, streams, system, tokens, topics, users
 from headrace.wire.commands.command import Command
+from headrace.wire.commands.counters import GET_COUNTERS, NodeCounters
 from headrace.wire.errors import Code, RefusedError
 from headrace.wire.requests import RequestHeader
 
@@ -40,6 +42,7 @@ class Reads:
         self._flushes: list[tuple[int, RequestHeader, int, int]] = []
         self._answered: dict[int, _Read] = {  # give the reply
             system.GET_STATS.code: self._get_stats,
+            GET_COUNTERS.code: self._get_counters,
             system.GET_CLUSTER_METADATA.code: self._get_cluster_metadata,
             system.DESCRIBE_OPTIONS.code: self._describe_options,
             clients.GET_ME.code: self._get_me,
@@ -136,6 +139,10 @@ class Reads:
             free_disk_space=facts.free_disk_space,
             total_disk_space=facts.total_disk_space,
         )
+
+    def _get_counters(self, connection: Connection, _: RequestHeader, __: None) -> NodeCounters:
+        self._check(connection, GET_COUNTERS.code)
+        return read_counters(self._desk, self._keeper, self.facts)
 
     def _get_cluster_metadata(
         self, connection: Connection, _: RequestHeader, __: None

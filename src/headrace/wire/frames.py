@@ -12,7 +12,7 @@ from headrace.wire.codec import Data
 from headrace.wire.errors import RemoteError
 from headrace.wire.layout import SIZE_OFFSET
 
-_SIZE_END = SIZE_OFFSET + 4
+SIZE_END = SIZE_OFFSET + 4
 
 
 class FrameCutter:
@@ -48,7 +48,7 @@ class FrameCutter:
                 return
             frame, self._started = memoryview(self._started), bytearray()
             yield frame
-        while len(view) - position >= _SIZE_END:
+        while len(view) - position >= SIZE_END:
             size = self._read_size(view[position:])
             if len(view) - position < size:
                 break
@@ -59,17 +59,17 @@ class FrameCutter:
     def _finish(self, view: memoryview) -> int:
         """Complete the unfinished frame as far as the piece goes; return how much that took."""
         position = 0
-        if len(self._started) < _SIZE_END:
-            position = _SIZE_END - len(self._started)
+        if len(self._started) < SIZE_END:
+            position = SIZE_END - len(self._started)
             self._started += view[:position]
-            if len(self._started) < _SIZE_END:
+            if len(self._started) < SIZE_END:
                 return len(view)
         missing = self._read_size(self._started) - len(self._started)
         self._started += view[position : position + missing]
         return position + missing
 
     def _is_complete(self) -> bool:
-        return len(self._started) >= _SIZE_END and len(self._started) == self._read_size(
+        return len(self._started) >= SIZE_END and len(self._started) == self._read_size(
             self._started
         )
 
@@ -83,7 +83,7 @@ def read_size(data: Data, frame_bytes_max: int) -> int:
     Raises:
         RemoteError: The size is below that of a header, or over the limit.
     """
-    size = int.from_bytes(data[SIZE_OFFSET:_SIZE_END], "little")
+    size = int.from_bytes(data[SIZE_OFFSET:SIZE_END], "little")
     if not HEADER_BYTES <= size <= frame_bytes_max:
         raise RemoteError(f"frame of {size} bytes, allowed {HEADER_BYTES} to {frame_bytes_max}")
     return size

@@ -114,6 +114,18 @@ def encode_rejection(code: Code) -> bytes:
     return (1).to_bytes(4, "little") + bytes(4) + int(code).to_bytes(4, "little")
 
 
+_ECHO = struct.Struct("<160x16s24xQ")
+
+
+def read_echo(frame: Data) -> tuple[int, int]:
+    """Give the client and the number of the request that a reply answers: part of its header.
+
+    The same values as `REPLY` reads, in one call: a client asks for them with every answer.
+    """
+    client, request = _ECHO.unpack_from(frame)
+    return int.from_bytes(client, "little"), request
+
+
 def read_answer(frame: Data) -> memoryview:
     """Give the payload of the answer to a request.
 

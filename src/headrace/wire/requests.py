@@ -50,7 +50,7 @@ REQUEST = Layout(
 )
 
 
-def encode_request(
+def encode_request(  # noqa: PLR0913 - the fields of a header
     operation: Operation,
     body: Data,
     *,
@@ -58,15 +58,18 @@ def encode_request(
     session: int,
     request: int,
     code: int,
+    batch_bytes: int = 0,
 ) -> bytes:
     """Give the header of a client's request; the frame is that header and the body.
+
+    A send's batch may be handed over apart from the rest of the body: then its size is told here.
 
     The command code travels only with reads and local actions, and only other than partition
     operations carry the checksum of their body: that is what the released SDK sends.
     """
     return REQUEST.encode(
         RequestHeader(
-            size=HEADER_BYTES + len(body),
+            size=HEADER_BYTES + len(body) + batch_bytes,
             client=client,
             request_checksum=xxh3_64(body) if is_stamped(operation) else 0,
             request=request,

@@ -64,13 +64,16 @@ def send_batch(topic: TopicName, partition: int, batch: bytes, count: int) -> Ca
             raise ProtocolBroken(f"{asked}: {len(confirmations)} confirmations of one batch")
         return Sent(partition, confirmations[0].base_offset, count)
 
-    return Call(SEND_MESSAGES, routing + batch, read, asked)
+    return Call(SEND_MESSAGES, routing, read, asked, batch)
 
 
 def poll_raw(
     topic: TopicName, partition: int, strategy: Strategy, *, who: Consumer, count: int
 ) -> Call[PolledMessages]:
-    """Poll one partition; the answer may be the word to sync, which is no partition's."""
+    """Poll one partition, for those who read batches themselves.
+
+    The answer may be the word to sync, which is no partition's.
+    """
     stream, name = split_topic(topic)
     request = PollMessages(
         consumer=who,
@@ -81,7 +84,27 @@ def poll_raw(
         count=count,
         auto_commit=False,
     )
-    return make_call(POLL_MESSAGES, request, join_topic(topic))
+    call = make_call(POLL_MESSAGES, request, join_topic(topic))
+    return Call(call.command, call.body, call.read, call.asked, is_view=True)
+
+
+def poll_from(
+    topic: TopicName,
+    partition: int,
+    strategy: Strategy,
+    *,
+    who: Consumer,
+    count: int,
+    offset_min: int = 0,
+) -> Call[Messages]:
+    """Poll one partition, messages below an offset left out; they may be the word to sync too."""
+    raw = poll_raw(topic, partition, strategy, who=who, count=count)
+    return Call(
+        raw.command,
+        raw.body,
+        lambda payload: read_messages(raw.read(payload), offset_min=offset_min),
+        raw.asked,
+    )
 
 
 def poll(
@@ -109,8 +132,7 @@ def poll(
         raise ValueError(f"count {count}, allowed 1 to {COUNT_MAX}")
     is_anonymous = consumer is None and group is None
     who = ANONYMOUS if is_anonymous else make_consumer(consumer, group)
-    raw = poll_raw(topic, partition, make_strategy(start), who=who, count=count)
-    return Call(raw.command, raw.body, lambda payload: read_messages(raw.read(payload)), raw.asked)
+    return poll_from(topic, partition, make_strategy(start), who=who, count=count)
 
 
 def make_strategy(start: Start) -> Strategy:

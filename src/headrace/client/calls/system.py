@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from headrace.client.call import Call, make_call, make_get
 from headrace.wire.commands import clients, system
 from headrace.wire.commands.clients import Client, ClientDetails
+from headrace.wire.commands.counters import GET_COUNTERS, NodeCounters
 from headrace.wire.commands.system import ClusterMetadata, OptionSpec, Stats
 from headrace.wire.errors import Code
 from headrace.wire.numbers import OptionsScope, SnapshotCompression, SnapshotType
@@ -25,6 +26,15 @@ def get_stats() -> Call[Stats]:
     0
     """
     return make_call(system.GET_STATS, None)
+
+
+def get_counters() -> Call[NodeCounters]:
+    """Give every counter of the node, and how it was started; Headrace alone knows this command.
+
+    >>> client.get_counters().profile
+    'dev'
+    """
+    return make_call(GET_COUNTERS, None)
 
 
 def get_snapshot(

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from headrace.wire.commands import (
     clients,
+    counters,
     groups,
     messages,
     session,
@@ -35,6 +36,7 @@ _ALL: tuple[AnyCommand, ...] = (
     *streams.COMMANDS,
     *topics.COMMANDS,
     *groups.COMMANDS,
+    *counters.COMMANDS,
 )
 COMMANDS: dict[int, AnyCommand] = {command.code: command for command in _ALL}
 assert len(COMMANDS) == len(_ALL)

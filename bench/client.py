@@ -1,0 +1,232 @@
+"""Our client against the released SDK and the load generator, and the terminal through a pipe.
+
+Every arm has one call on its way; laps of the arms alternate, so a neighbour on the machine
+disturbs all alike, and rates are medians of laps. Compare ratios, never times between runs. What a
+message takes of the processor in the client is told too, as the least of the laps: a neighbour can
+only add to it.
+
+* generator: the load generator in C, which makes its frame once and parses no message: the limit
+  that node and loopback set to one call on its way.
+* sdk: the released `apache-iggy`. sync, async: our two faces. values: our sync face, payloads
+  alone.
+* produce, tail: the two subcommands with their other end on a pipe, start included.
+
+    python -m bench.client [--quick] [--only PART]
+"""
+
+import argparse
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bench import machine
+from bench.arms import Arm, AsyncArm, Lap, Place, SdkArm, SyncArm
+from bench.frames import PERSISTED, STREAM, Shape, make_poll, make_send
+from bench.load import Generator, Limits, Traffic, Window
+from bench.load import Lap as GeneratorLap
+from bench.server import NODE, Server, make_account
+from headrace.base.limits import MIB
+
+SHAPES = [Shape(count, size) for count in (1, 100, 1000) for size in (100, 1024)]
+LOCKSTEP = Traffic(1, 1)
+AIM_MESSAGES_MIN = 100  # batches from which our client is to be as fast as the SDK
+POLLED_BYTES = 8 * MIB
+POLLED_MESSAGES_MAX = 20_000
+PAUSE_SECONDS = 0.3  # before each lap, for what the last one left to write
+PIPE_BYTES = 100 * MIB
+PIPE_SIZES = (100, 1024)
+PIPE_SECONDS_MAX = 300
+
+
+class Bench:
+    """One server and one account, and how long laps are."""
+
+    def __init__(self, folder: Path, *, laps: int, seconds: float, only: str) -> None:
+        self.account = make_account()
+        self.server = Server(NODE, folder, self.account)
+        self.laps = laps
+        self.seconds = seconds
+        self.failed: list[str] = []
+        self._only = only
+        self._folder = folder
+        self._generator = Generator(folder, self.account)
+        with self.server.connect() as connection:
+            connection.create_stream()
+
+    def is_wanted(self, name: str) -> bool:
+        """Whether a case was asked for."""
+        return self._only in name
+
+    # Calls.
+
+    def measure_produce(self, shape: Shape) -> None:
+        """Measure sending a shape."""
+        place = self._make_topic(f"produce-{shape.messages}-{shape.payload_bytes}")
+        frame = make_send(place.topic, shape)
+        arms: dict[str, Arm] = {"sync": SyncArm(), "async": AsyncArm(), "sdk": SdkArm()}
+        limits = Limits(self.seconds)
+        lappings: dict[str, Callable[[], Lap]] = {
+            "generator": lambda: lap_of(self._generator.send(place.port, frame, LOCKSTEP, limits))
+        }
+        for name, arm in arms.items():
+            lappings[name] = lambda arm=arm: arm.produce(place, shape, self.seconds)  # type: ignore[misc] # bound now
+        self._show(f"produce/{shape}", shape, lappings)
+
+    def measure_consume(self, shape: Shape) -> None:
+        """Measure polling a shape from memory."""
+        place = self._make_topic(f"consume-{shape.messages}-{shape.payload_bytes}")
+        end = self._fill(place, shape)
+        poll = make_poll(place.topic, shape)
+        window, limits = Window(0, end - shape.messages), Limits(self.seconds)
+        arms: dict[str, Arm] = {
+            "values": SyncArm(is_columns=True),
+            "sync": SyncArm(),
+            "async": AsyncArm(),
+            "sdk": SdkArm(),
+        }
+        lappings: dict[str, Callable[[], Lap]] = {
+            "generator": lambda: lap_of(
+                self._generator.poll(place.port, poll, shape, window, LOCKSTEP, limits)
+            )
+        }
+        for name, arm in arms.items():
+            lappings[name] = lambda arm=arm: arm.consume(place, shape, self.seconds, end=end)  # type: ignore[misc] # bound now
+        self._show(f"consume/{shape}", shape, lappings)
+
+    def _fill(self, place: Place, shape: Shape) -> int:
+        """Send batches to poll; give how many messages there are then."""
+        batches = max(min(POLLED_BYTES // shape.bytes, POLLED_MESSAGES_MAX // shape.messages), 1)
+        frame = make_send(place.topic, shape)
+        limits = Limits(60.0, batches * len(frame))
+        lap = self._generator.send(place.port, frame, LOCKSTEP, limits)
+        if lap.errors:
+            raise ValueError(f"{place.topic}: {lap.statuses or lap.wrong}")
+        return lap.requests * shape.messages
+
+    def _make_topic(self, name: str) -> Place:
+        with self.server.connect() as connection:
+            connection.create_topic(name, PERSISTED)
+        return Place(self.server.port, self.account, name)
+
+    def _show(self, name: str, shape: Shape, lappings: dict[str, Callable[[], Lap]]) -> None:
+        laps: dict[str, list[Lap]] = {arm: [] for arm in lappings}
+        for turn in range(self.laps):
+            # Each arm comes after each other one in turn: what one has left to write is not
+            # always the same one's burden.
+            arms = list(lappings)
+            for arm in arms[turn % len(arms) :] + arms[: turn % len(arms)]:
+                time.sleep(PAUSE_SECONDS)
+                laps[arm].append(lappings[arm]())
+        medians = {arm: statistics.median(lap.rate for lap in each) for arm, each in laps.items()}
+        costs = {arm: min(lap.cpu_us for lap in each) for arm, each in laps.items()}
+        sdk = medians["sdk"]
+        print(f"{name}", flush=True)
+        for arm, rate in medians.items():
+            cost = costs[arm] / shape.messages
+            print(
+                f"  {arm:10}{rate * shape.messages:>12,.0f} messages/s ({rate / sdk:5.2f})"
+                f"  {cost:8.2f} us ({costs[arm] / costs['sdk']:5.2f})",
+                flush=True,
+            )
+        if shape.messages >= AIM_MESSAGES_MIN:
+            self.failed += [
+                f"{name}: {arm} is {medians[arm] / sdk:.2f} of the SDK"
+                for arm in ("sync", "async")
+                if medians[arm] < sdk
+            ]
+
+    # The terminal.
+
+    def measure_pipe(self, size: int) -> None:
+        """Measure `produce` from a pipe, and `tail` into one, with the same lines."""
+        place = self._make_topic(f"pipe-{size}")
+        count = PIPE_BYTES // size
+        lines = self._folder / f"lines-{size}"
+        lines.write_bytes((b"m" * (size - 1) + b"\n") * count)
+        topic = f"{STREAM}/{place.topic}"
+        with lines.open("rb") as source:
+            produced = self._run(["produce", topic], source.fileno(), count)
+        tailed = self._run(["tail", topic, "--from", "earliest"], None, count)
+        print(f"pipe/{size} B: produce {produced:,.0f} messages/s, tail {tailed:,.0f} messages/s")
+
+    def _run(self, arguments: list[str], source: int | None, count: int) -> float:
+        """Run a subcommand between `cat`s; give messages per second, and check what came out."""
+        began = time.perf_counter()
+        command = [sys.executable, "-m", "headrace", *arguments, *self._connecting()]
+        feeding = subprocess.Popen(  # ours
+            ["/bin/cat"],
+            stdin=subprocess.DEVNULL if source is None else source,
+            stdout=subprocess.PIPE,
+        )
+        assert feeding.stdout is not None
+        running = subprocess.Popen(  # noqa: S603 # ours
+            command, stdin=feeding.stdout, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        assert running.stdout is not None
+        feeding.stdout.close()
+        counting = subprocess.run(
+            ["/usr/bin/wc", "-l"], stdin=running.stdout, capture_output=True, check=True
+        )
+        told = running.communicate(timeout=PIPE_SECONDS_MAX)[1].decode(errors="replace")
+        feeding.wait()
+        passed = time.perf_counter() - began
+        came = int(counting.stdout)
+        if running.returncode or (source is None and came != count):
+            raise ValueError(f"{arguments}: exit {running.returncode}, {came} lines: {told}")
+        return count / passed
+
+    def _connecting(self) -> list[str]:
+        username, password = self.account
+        address = f"127.0.0.1:{self.server.port}"
+        return ["--address", address, "--username", username, "--password", password]
+
+
+def lap_of(lap: GeneratorLap) -> Lap:
+    """Give a lap of the generator as the arms give theirs."""
+    if lap.errors:
+        raise ValueError(f"the generator saw {lap.statuses or lap.wrong}")
+    return Lap(lap.rate, lap.cpu_seconds / lap.requests * 1e6)
+
+
+def run(bench: Bench) -> None:
+    """Measure what was asked for."""
+    print("Messages per second, and processor time of the client for one message;")
+    print("in brackets the ratio to the released SDK")
+    for shape in SHAPES:
+        if bench.is_wanted(f"produce/{shape}"):
+            bench.measure_produce(shape)
+    for shape in SHAPES:
+        if bench.is_wanted(f"consume/{shape}"):
+            bench.measure_consume(shape)
+    for size in PIPE_SIZES:
+        if bench.is_wanted(f"pipe/{size} B"):
+            bench.measure_pipe(size)
+
+
+def main() -> None:
+    """Measure, and say what missed its aim."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="one short lap each, for a look")
+    parser.add_argument("--only", default="", help="part of the names of the cases")
+    given = parser.parse_args()
+    print(machine.describe())
+    laps, seconds = (1, 0.3) if given.quick else (5, 0.5)
+    with TemporaryDirectory(prefix="headrace-bench-") as folder:
+        bench = Bench(Path(folder), laps=laps, seconds=seconds, only=given.only)
+        try:
+            run(bench)
+        except BaseException:
+            bench.server.end(is_asked=False)
+            raise
+        bench.server.end(is_asked=True)
+    print(f"load average at the end {machine.load_average():.2f}")
+    for each in bench.failed:
+        print(f"below the aim: {each}")
+
+
+if __name__ == "__main__":
+    main()
