@@ -1,5 +1,6 @@
 """`headrace ping` against small servers that behave, or do not."""
 
+import json
 import re
 import socket
 from collections.abc import Callable, Iterator
@@ -63,6 +64,18 @@ def test_round_trips(capsys: pytest.CaptureFixture[str]) -> None:
     assert [header.request for header in headers] == [1, 2, 3]
     assert all(check_request(header) == Operation.NON_REPLICATED for header in headers)
     assert len(dict.fromkeys(header.client for header in headers)) == 1
+
+
+@pytest.mark.parametrize("output", ["json", "jsonl"])
+def test_round_trips_for_programs(output: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with server(pong) as address:
+        flags = ["--count", "2", "--interval", "1 us", "-o", output]
+        assert run(["ping", "--address", address, *flags]) == 0
+    out = capsys.readouterr().out
+    trips = json.loads(out) if output == "json" else [json.loads(x) for x in out.splitlines()]
+    assert [list(trip) for trip in trips] == [["address", "number", "nanos"]] * 2
+    assert [(trip["address"], trip["number"]) for trip in trips] == [(address, 1), (address, 2)]
+    assert all(trip["nanos"] > 0 for trip in trips)
 
 
 def test_the_address_comes_from_the_environment(

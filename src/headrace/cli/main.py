@@ -1,9 +1,8 @@
-"""The entry of the command: subcommands by name, loaded when they are used.
+"""The entry of the command: every subcommand by name, loaded when it is called.
 
 `headrace --help` and `--version` load nothing beyond click, so that they answer at once.
 """
 
-import importlib
 import os
 import sys
 from typing import NoReturn
@@ -12,38 +11,82 @@ import click
 
 from headrace import __version__
 from headrace.cli.exits import CommandError, Exit
+from headrace.cli.tree import Entry, Lazy
 
-# Name: where it is, and what it does in a few words.
-SUBCOMMANDS = {
-    "dev": ("headrace.cli.node:dev", "Start a node to try things out: loopback, user iggy/iggy."),
-    "ping": ("headrace.cli.ping:ping", "Measure the round trip to a node."),
-    "serve": ("headrace.cli.node:serve", "Start a node."),
+SECTIONS = {
+    "A node": {
+        "dev": Entry(
+            "headrace.cli.node:dev", "Start a node to try things out: loopback, user iggy/iggy."
+        ),
+        "serve": Entry("headrace.cli.node:serve", "Start a node."),
+        "config": Entry("headrace.cli.config:config", "Show and check the configuration."),
+        "doctor": Entry("headrace.cli.doctor:doctor", "Check a data folder while no node runs."),
+    },
+    "Messages": {
+        "produce": Entry("headrace.cli.produce:produce", "Send lines of the input to a topic."),
+        "tail": Entry("headrace.cli.tail:tail", "Show the messages of a topic, and follow it."),
+        "message": Entry(
+            "headrace.cli.message:message", "Messages: send, poll or flush once.", ("m",)
+        ),
+        "pipeline": Entry(
+            "headrace.pipelines.cli:pipeline",
+            "Jobs from topics through Spark to tables.",
+            extra="spark",
+        ),
+    },
+    "What a node holds": {
+        "stream": Entry(
+            "headrace.cli.stream:stream", "Streams: the namespaces that topics live in.", ("s",)
+        ),
+        "topic": Entry("headrace.cli.topic:topic", "Topics: where messages go.", ("t",)),
+        "partition": Entry(
+            "headrace.cli.partition:partition", "Partitions: the parts of a topic.", ("p",)
+        ),
+        "segment": Entry(
+            "headrace.cli.segment:segment", "Segments: the files of a partition.", ("seg",)
+        ),
+        "group": Entry(
+            "headrace.cli.group:group",
+            "Consumer groups: who shares a topic, and how far behind.",
+            ("g", "consumer-group"),
+        ),
+        "offset": Entry(
+            "headrace.cli.offset:offset",
+            "Offsets: how far consumers and groups have read.",
+            ("o", "consumer-offset"),
+        ),
+    },
+    "Who may": {
+        "user": Entry("headrace.cli.user:user", "Users and their permissions.", ("u",)),
+        "pat": Entry("headrace.cli.pat:pat", "Personal access tokens of your own user."),
+        "login": Entry("headrace.cli.login:login", "Log in once, for later commands.", ("li",)),
+        "logout": Entry("headrace.cli.login:logout", "Forget the login, here and there.", ("lo",)),
+        "session": Entry("headrace.cli.session:session", "The login that is stored here."),
+        "context": Entry(
+            "headrace.cli.context:context", "Named nodes, and which one is meant.", ("ctx",)
+        ),
+    },
+    "Looking": {
+        "ping": Entry("headrace.cli.ping:ping", "Measure the round trip to a node."),
+        "stats": Entry("headrace.cli.stats:stats", "Show a node in numbers."),
+        "me": Entry("headrace.cli.me:me", "Show this connection as the node sees it."),
+        "client": Entry("headrace.cli.client:client", "Clients: who is connected.", ("c",)),
+        "cluster": Entry("headrace.cli.cluster:cluster", "The nodes of the cluster."),
+        "options": Entry("headrace.cli.options:options", "Show the options that topics can have."),
+        "completion": Entry(
+            "headrace.cli.completion:completion", "Print the completion script of a shell."
+        ),
+    },
 }
 
 
-class LazyGroup(click.Group):
-    """Knows its subcommands by name and loads the one that is called."""
+class Headrace(Lazy):
+    """The whole command."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        del ctx
-        return list(SUBCOMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        del ctx
-        if cmd_name not in SUBCOMMANDS:
-            return None
-        module, _, name = SUBCOMMANDS[cmd_name][0].partition(":")
-        command = getattr(importlib.import_module(module), name)
-        assert isinstance(command, click.Command)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, words) for name, (_, words) in SUBCOMMANDS.items()])
+    sections = SECTIONS
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Headrace, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="headrace %(version)s")
 def headrace() -> None:
     """A persistent message-streaming platform with Spark built in."""

@@ -31,7 +31,8 @@ _KEYS = {
 }
 
 
-def _node_options(command: Callable[..., int]) -> Callable[..., int]:
+def node_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the flags of a node; the command gets `config`, and the others as texts by name."""
     for option in (
         click.option("--config", type=click.Path(path_type=Path), help="TOML file of settings."),
         click.option("--http", metavar="HOST:PORT", help="Where HTTP listens. [127.0.0.1:3000]"),
@@ -44,7 +45,7 @@ def _node_options(command: Callable[..., int]) -> Callable[..., int]:
 
 
 @click.command(short_help="Start a node to try things out: loopback, user iggy/iggy.")
-@_node_options
+@node_options
 @click.option("--nodes", metavar="N", type=click.IntRange(min=1), default=1, help="Nodes. [1]")
 def dev(nodes: int, config: Path | None, **options: str | None) -> int:
     """Start a node to try things out.
@@ -58,7 +59,7 @@ def dev(nodes: int, config: Path | None, **options: str | None) -> int:
 
 
 @click.command(short_help="Start a node.")
-@_node_options
+@node_options
 def serve(config: Path | None, **options: str | None) -> int:
     """Start a node.
 
@@ -73,26 +74,37 @@ def _run_node(profile: str, file: Path | None, options: dict[str, str | None]) -
         raise CommandError(
             "the server does not start under python -O: its assertions keep data safe"
         )
-    flags = {_KEYS[name]: text for name, text in options.items() if text is not None}
-    config = _load(profile, file, flags)
+    flags = flags_of(options)
+    config = load_config(profile, file, flags)
     is_throwaway = profile == "dev" and config.origin("server.data_dir") == "default"
     with _throwaway_folder(is_wanted=is_throwaway) as folder:
         if folder is not None:
-            config = _load(profile, file, flags | {"server.data_dir": str(folder)})
+            config = load_config(profile, file, flags | {"server.data_dir": str(folder)})
         bootstrap = importlib.import_module(BOOTSTRAP_MODULE)
         code: int = bootstrap.run(config, profile=profile, is_throwaway=is_throwaway)
     return code
 
 
-def _load(profile: str, file: Path | None, flags: dict[str, str]) -> Any:  # noqa: ANN401 - the server's own type
+def flags_of(options: dict[str, str | None]) -> dict[str, str]:
+    """Give the flags that were used, by path of their key."""
+    return {_KEYS[name]: text for name, text in options.items() if text is not None}
+
+
+def load_config(profile: str, file: Path | None, flags: dict[str, str]) -> Any:  # noqa: ANN401 - the server's own type
+    """Give the configuration of a node.
+
+    Raises:
+        CommandError: Something is wrong with it; the sentence names everything that is.
+    """
     module = importlib.import_module(CONFIG_MODULE)
     try:
         return module.load_config(file, os.environ, flags, profile)
     except module.ConfigError as error:
-        raise CommandError(_sentence(error.problems), Exit.USAGE) from None
+        raise CommandError(sentence_of(error.problems), Exit.USAGE) from None
 
 
-def _sentence(problems: list[object]) -> str:
+def sentence_of(problems: list[Any]) -> str:
+    """Say all that is wrong with a configuration."""
     if len(problems) == 1:
         return str(problems[0])
     lines = "".join(f"\n  {problem}" for problem in problems)

@@ -4,6 +4,8 @@ import os
 import secrets
 import socket
 import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 
 import click
 
@@ -13,6 +15,7 @@ from headrace.base.limits import KIB
 from headrace.base.units import parse_duration
 from headrace.cli.connecting import resolve_address
 from headrace.cli.exits import CommandError, Exit
+from headrace.cli.output import Rows, json_line, output_option, show
 from headrace.wire.commands.system import PING
 from headrace.wire.errors import DecodeError, RefusedError, RemoteError
 from headrace.wire.evictions import EvictedError
@@ -24,6 +27,15 @@ COUNT_MAX = 1_000_000
 ANSWER_BYTES_MAX = 4 * KIB
 SECOND = 1_000_000
 WAIT_MAX = 3600 * SECOND
+
+
+@dataclass(frozen=True)
+class Trip:
+    """One round trip."""
+
+    address: str
+    number: int
+    nanos: int
 
 
 def _read_duration(context: click.Context, option: click.Parameter, text: str) -> Micros:
@@ -38,10 +50,13 @@ def _read_duration(context: click.Context, option: click.Parameter, text: str) -
 @click.option("--count", type=click.IntRange(1, COUNT_MAX), default=4, help="How often. [4]")
 @click.option("--interval", callback=_read_duration, default="1 s", help="Time between. [1 s]")
 @click.option("--timeout", callback=_read_duration, default="5 s", help="Longest wait. [5 s]")
-def ping(address: str | None, count: int, interval: Micros, timeout: Micros) -> None:
+@output_option
+def ping(address: str | None, count: int, interval: Micros, timeout: Micros, output: str) -> None:
     """Measure the round trip to a node; it needs no login.
 
     Ends with 5 when the node cannot be reached or does not answer in time.
+
+    Example: headrace ping --count 10 --interval "100 ms"
     """
     endpoint = resolve_address(address, os.environ)
     if not 0 < timeout <= WAIT_MAX or interval > WAIT_MAX:
@@ -51,7 +66,8 @@ def ping(address: str | None, count: int, interval: Micros, timeout: Micros) -> 
     try:
         with socket.create_connection(endpoint, timeout / SECOND) as link:
             link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            _ping_often(link, endpoint, count, interval)
+            trips = _ping_often(link, endpoint, count, interval)
+            _show_trips(trips, output)
     except TimeoutError:
         raise CommandError(
             f"{endpoint} did not answer within {timeout / SECOND:g} s", Exit.UNAVAILABLE
@@ -62,19 +78,34 @@ def ping(address: str | None, count: int, interval: Micros, timeout: Micros) -> 
         ) from None
 
 
-def _ping_often(link: socket.socket, endpoint: Endpoint, count: int, interval: Micros) -> None:
+def _show_trips(trips: Iterator[Trip], output: str) -> None:
+    """Show each as it comes, but for the forms that have an end."""
+    seen = []
+    for trip in trips:
+        seen.append(asdict(trip))
+        if output == "table":
+            click.echo(f"{trip.address} {trip.number}: {trip.nanos / 1_000_000:.3f} ms")
+        elif output == "jsonl":
+            click.echo(json_line(asdict(trip)))
+    if output in ("json", "yaml"):
+        show(Rows(seen), output)
+
+
+def _ping_often(
+    link: socket.socket, endpoint: Endpoint, count: int, interval: Micros
+) -> Iterator[Trip]:
     client = secrets.randbits(128) | 1  # zero is no client
     cutter = FrameCutter(ANSWER_BYTES_MAX)
     for number in range(1, count + 1):
-        started = time.perf_counter()
+        started = time.perf_counter_ns()
         link.sendall(
             encode_request(
                 PING.operation, b"", client=client, session=0, request=number, code=PING.code
             )
         )
         _wait_answer(link, endpoint, cutter)
-        seconds = time.perf_counter() - started
-        click.echo(f"{endpoint} {number}: {seconds * 1000:.3f} ms")
+        nanos = time.perf_counter_ns() - started
+        yield Trip(address=str(endpoint), number=number, nanos=nanos)
         if number < count:
             time.sleep(interval / SECOND)
 

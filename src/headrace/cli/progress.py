@@ -1,0 +1,20 @@
+"""A bar on stderr while something takes long, on a terminal only. rich is loaded for it alone."""
+
+import importlib
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+ITEMS_MIN = 20  # what is done at once needs no bar
+
+
+def track(items: Sequence[T], words: str) -> Iterator[T]:
+    """Give the items one by one, and show how many of them are done."""
+    if len(items) < ITEMS_MIN or not sys.stderr.isatty():
+        yield from items
+        return
+    console = importlib.import_module("rich.console").Console(stderr=True)
+    bar = importlib.import_module("rich.progress")
+    yield from bar.track(items, description=words, console=console, transient=True)
