@@ -401,6 +401,23 @@ def test_an_error_of_a_file_fences_its_partition(when: str) -> None:
     assert stage.probes.counts["partition.fenced"] == 1
 
 
+def test_what_is_applied_behind_a_fence_is_lacking() -> None:
+    """P7: all was durable when the file turned out damaged, and what comes after never will be."""
+    stage = Stage(OPTIONS)
+    stage.send(3)
+    stage.checkpoint()
+    [log] = stage.files.logs.values()
+    log.clear()
+    stage.restart()
+    assert stage.machine.fence is not None
+    assert not stage.machine.is_lacking
+    other = Stage(OPTIONS)
+    other.send(3)
+    other.send(3)
+    stage.apply(*other.journal[1])
+    assert stage.machine.is_lacking
+
+
 # Flushing and removing.
 
 

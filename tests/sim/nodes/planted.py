@@ -161,15 +161,6 @@ _SEGMENTS = (
         ),
     ),
     _bug(
-        "lacking_is_decided_at_the_fence",
-        "What a partition lacks is what waited when its segment failed.",
-        Edit(
-            machine.PartitionMachine._append,
-            "self._writer.is_lacking = True",
-            "pass",
-        ),
-    ),
-    _bug(
         "short_write_is_a_write",
         "A write that was answered is done.",
         Edit(writer.SegmentWriter.on_written, "if self._is_round_short:", "if False:"),
