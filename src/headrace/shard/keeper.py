@@ -218,10 +218,13 @@ class Keeper:
                 self._propose_missing(local)
 
     def _tell_lost(self, local: Local) -> None:
-        """Tell which offsets a power cut may have taken (D12)."""
-        first, end = local.machine.lost_ranges[-1]
-        text = f"offsets {first} to {end - 1} may have been given out and lost with the power"
-        self.findings.append(Finding("lost", local.name, 0, text))
+        """Tell which offsets a power cut may have taken, unless they are purged by now (D12)."""
+        for first, end in local.machine.lost_ranges:
+            if end == local.lost_until:
+                text = (
+                    f"offsets {first} to {end - 1} may have been given out and lost with the power"
+                )
+                self.findings.append(Finding("lost", local.name, 0, text))
 
     def _is_missing(self, local: Local) -> bool:
         machine = local.machine
