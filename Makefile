@@ -32,15 +32,17 @@ check: $(READY)  ## format, lint, types, contracts, fast tests: about a minute
 test: check  ## everything; what .ci/run calls
 	$(BIN)/python -m tools.simulate --seeds 500 --tree --jobs 2
 	$(BIN)/python -m tools.simulate_node --seeds 100 --tree --jobs 2
-	$(BIN)/python -m pytest -q -n 2 -rs -m slow
+	$(BIN)/python -m pytest -q -n 2 -rs -m slow --ignore tests/spark --ignore tests/pipelines
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -rs -m slow tests/spark tests/pipelines
 
-bench: $(READY)  ## kernel, core, journal, node, client and login, each beside its own baseline
+bench: $(READY)  ## kernel, core, journal, node, client, login and Spark, each beside its own baseline
 	$(BIN)/python bench/kernel.py
 	$(BIN)/python bench/core.py
 	$(BIN)/python bench/journal.py
 	$(BIN)/python -m bench.node
 	$(BIN)/python -m bench.client
 	$(BIN)/python -m bench.login
+	$(BIN)/python -m bench.spark
 
 # make sim SEED=7 looks at one seed, make sim SEEDS=500 searches.
 SEEDS ?= 100
@@ -56,8 +58,9 @@ sim-night: $(READY)  ## the simulator for a night: 10,000 seeds
 	$(BIN)/python -m tools.simulate_node --seeds 3000 --tree --jobs 2
 
 .PHONY: night
-night: $(READY)  ## crash lanes and bad input for a night: 1,000 kills, 200 cuts, a million frames; audit
+night: $(READY)  ## for a night: 1,000 kills, 200 cuts, a million frames, Spark under kills; audit
 	$(BIN)/python -m tools.night all
+	$(BIN)/python -m tools.night_spark all
 	FUZZ_FRAMES=1000000 $(BIN)/python -m pytest -q tests/e2e/test_fuzz.py
 	$(MAKE) audit
 
@@ -86,14 +89,14 @@ docs: $(READY)  ## write anew the pages made by running: every configuration key
 run: $(READY)  ## a node for trying things out, on the folder .run
 	$(BIN)/headrace dev --data .run
 
-demo: $(READY)  ## a node, 200,000 events by the released SDK, a kill, every event counted
+demo: $(READY)  ## a node, 200,000 events, a pipeline on Spark, two kills, every event counted
 	$(BIN)/python examples/demo.py
 
 lock:  ## renew requirements/*.lock (needs uv)
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 	  pyproject.toml -o requirements/runtime.lock
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-	  pyproject.toml requirements/dev.in -o requirements/dev.lock
+	  --all-extras pyproject.toml requirements/dev.in -o requirements/dev.lock
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 	  requirements/audit.in -o requirements/audit.lock
 
