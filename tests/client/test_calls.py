@@ -7,7 +7,7 @@ import pytest
 
 from headrace.client.aio import AsyncClient
 from headrace.client.call import Call
-from headrace.client.calls import groups, messages, streams, system, users
+from headrace.client.calls import groups, messages, segments, streams, system, users
 from headrace.client.calls.names import join_topic, make_consumer, split_topic
 from headrace.client.errors import NotFound
 from headrace.client.sync import Client
@@ -83,6 +83,7 @@ def test_every_command_but_login_and_logout_has_a_call() -> None:
     calls = [build(name, make) for name, make in builders(*MODULES).items()]
     calls.append(messages.poll(TOPIC))
     calls.append(messages.send_batch(TOPIC, 0, b"", 1))
+    calls.append(segments.plan_page(TOPIC, 0, start=0))
     wanted = set(COMMANDS) - {command.code for command in SESSION_COMMANDS}
     assert {call.command.code for call in calls} == wanted
 

@@ -186,7 +186,7 @@ def wrong_operation(prng: Prng, seed: Seed, speaker: Speaker) -> Shot:
 
 def wrong_code(prng: Prng, seed: Seed, speaker: Speaker) -> Shot:
     """Ask for another read with this body."""
-    codes = [*COMMANDS, 38, 44, 9999, 90001, *EDGES]
+    codes = [*COMMANDS, 38, 44, 9999, 99_999, *EDGES]
     value = prng.choice(codes)
     frame = _set(_right(seed, speaker), OPERATION, Operation.NON_REPLICATED)
     return Shot(str(value), _set(frame, CODE, value))

@@ -102,6 +102,7 @@ WHAT: Mapping[str, str] = {
     "leave consumer group": "look at a topic",
     "sync consumer group": "look at a topic",
     "poll messages": "poll",
+    "plan segments": "poll",
     "get consumer offset": "poll",
     "store consumer offset": "poll",
     "delete consumer offset": "poll",

@@ -8,6 +8,7 @@ from headrace.wire.commands import (
     counters,
     groups,
     messages,
+    segments,
     session,
     streams,
     system,
@@ -85,6 +86,9 @@ REQUESTS: Mapping[int, Make] = {
         strategy=FromOffset(0),
         count=1,
         auto_commit=False,
+    ),
+    segments.PLAN_SEGMENTS.code: lambda _: segments.PlanSegments(
+        stream=STREAM, topic=TOPIC, partition_id=0, from_offset=0
     ),
     messages.SEND_MESSAGES.code: lambda _: messages.SendMessages(
         STREAM, TOPIC, ToPartition(0), 1, BATCH

@@ -9,6 +9,7 @@ from headrace.wire.commands import (
     groups,
     internal,
     messages,
+    segments,
     session,
     streams,
     system,
@@ -119,6 +120,26 @@ NODE = system.Node(
     status=NodeStatus.HEALTHY,
 )
 BATCH = memoryview(b"batch")
+PLAN = segments.SegmentPlan(
+    namespace=1,
+    created_revision=2,
+    history_epoch=3,
+    first_offset=4,
+    next_offset=99,
+    folder="/data/partitions/0/0/1-2/3",
+    lost=(segments.OffsetRange(20, 30),),
+    segments=(
+        segments.PlannedSegment(
+            base_offset=4,
+            end_offset=20,
+            oldest_stamp=0,
+            newest_stamp=7,
+            length=4096 + 500,
+            pieces=(segments.PlannedPiece(4, 300, 5), segments.PlannedPiece(10, 200, 6)),
+        ),
+    ),
+    is_more=True,
+)
 
 # By command code: what is asked, and what is answered.
 SAMPLES: dict[int, tuple[Any, Any]] = {
@@ -209,6 +230,10 @@ SAMPLES: dict[int, tuple[Any, Any]] = {
     604: (groups.JoinGroup("shop", 1, "billing"), None),
     605: (groups.LeaveGroup("shop", 1, "billing"), None),
     606: (groups.SyncGroup("shop", 1, "billing"), groups.Assignment(5, (0, 3))),
+    90_001: (
+        segments.PlanSegments(stream="shop", topic="orders", partition_id=1, from_offset=4),
+        PLAN,
+    ),
     90_002: (
         None,
         counters.NodeCounters("dev", (counters.Counter("frame.refused", 1 << 40),)),

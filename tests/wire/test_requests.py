@@ -110,7 +110,7 @@ def test_a_replicated_request_is_numbered() -> None:
         (0, Code.INVALID_COMMAND),
         (202, Code.FEATURE_UNAVAILABLE),
         (101, Code.FEATURE_UNAVAILABLE),
-        (90001, Code.FEATURE_UNAVAILABLE),
+        (99_999, Code.FEATURE_UNAVAILABLE),
     ],
 )
 def test_codes_that_no_read_has(code: int, answer: Code) -> None:

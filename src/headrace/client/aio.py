@@ -32,10 +32,12 @@ from headrace.client.consumer_options import ConsumerOptions, read_consumer_opti
 from headrace.client.endings import EndsAsync
 from headrace.client.errors import HeadraceError
 from headrace.client.faces import Face, awaiting
+from headrace.client.planning import plan_segments
 from headrace.client.producer_options import ProducerOptions, read_producer_options
 from headrace.client.reading import Reader
 from headrace.client.registry import Registry
 from headrace.client.steps import Pause, drive_async
+from headrace.wire.commands.segments import SegmentPlan
 from headrace.wire.fields import FieldValue
 
 R = TypeVar("R")
@@ -189,6 +191,16 @@ class AsyncClient(Face, EndsAsync):
         """
         flow = self._sender.send(topic, values, key=key, partition=partition, headers=headers)
         return await self.follow(flow)
+
+    async def plan_segments(
+        self, topic: TopicName, partition: int = 0, *, start: int = 0
+    ) -> SegmentPlan:
+        """Give what a partition holds, and the files of its sealed segments from an offset on.
+
+        Raises:
+            RefusedByServer: With the code `FEATURE_UNAVAILABLE`: the server makes no plans.
+        """
+        return await self.follow(plan_segments(topic, partition, start=start))
 
     def producer(self, topic: TopicName, **options: Unpack[ProducerOptions]) -> AsyncProducer:
         """Give a producer of a topic; see `ProducerOptions` for what it takes.

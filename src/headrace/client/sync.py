@@ -28,6 +28,7 @@ from headrace.client.consumer_options import ConsumerOptions, read_consumer_opti
 from headrace.client.endings import Ends
 from headrace.client.errors import HeadraceError
 from headrace.client.faces import Face, blocking
+from headrace.client.planning import plan_segments
 from headrace.client.producer_options import ProducerOptions, read_producer_options
 from headrace.client.reading import Reader
 from headrace.client.registry import Registry
@@ -35,6 +36,7 @@ from headrace.client.steps import Pause, drive
 from headrace.client.sync_consumer import Consumer
 from headrace.client.sync_link import SyncLink
 from headrace.client.sync_producer import Producer
+from headrace.wire.commands.segments import SegmentPlan
 from headrace.wire.fields import FieldValue
 
 R = TypeVar("R")
@@ -172,6 +174,24 @@ class Client(Face, Ends):
         """
         flow = self._sender.send(topic, values, key=key, partition=partition, headers=headers)
         return self.follow(flow)
+
+    def plan_segments(self, topic: TopicName, partition: int = 0, *, start: int = 0) -> SegmentPlan:
+        """Give what a partition holds, and the files of its sealed segments from an offset on.
+
+        It is what Spark reads by. Whoever may open the files reads them as
+        `docs/formats/segment.md` says; everything behind the last one comes with `poll`.
+
+        Raises:
+            RefusedByServer: With the code `FEATURE_UNAVAILABLE`: the server makes no plans.
+
+        >>> _ = client.create_stream("shop")
+        >>> _ = client.create_topic("shop/orders")
+        >>> _ = client.send("shop/orders", ["one", "two"])
+        >>> plan = client.plan_segments("shop/orders")
+        >>> plan.first_offset, plan.next_offset, plan.segments
+        (0, 2, ())
+        """
+        return self.follow(plan_segments(topic, partition, start=start))
 
     def producer(self, topic: TopicName, **options: Unpack[ProducerOptions]) -> Producer:
         """Give a producer of a topic; see `ProducerOptions` for what it takes.

@@ -25,6 +25,7 @@ from headrace.partitions.install import check_pieces, state_artifact
 from headrace.partitions.log import PartitionLog, Segment
 from headrace.partitions.offsets import ConsumerOffsets
 from headrace.partitions.options import PartitionOptions
+from headrace.partitions.plans import make_plan
 from headrace.partitions.prepared import Prepared
 from headrace.partitions.reads import Reads
 from headrace.partitions.shared import PartitionsShared
@@ -56,6 +57,7 @@ from headrace.wire.commands.internal import (
     RETAIN,
     TRIM_UP_TO,
 )
+from headrace.wire.commands.segments import SegmentPlan
 from headrace.wire.errors import Code, CorruptError, RefusedError
 from headrace.wire.numbers import ConsumerKind, Operation
 from headrace.wire.replica_headers import PrepareHeader
@@ -219,6 +221,11 @@ class PartitionMachine:
         """Give the last offset of the count-th oldest sealed segment, or of the last there is."""
         sealed = list(self._log.sealed())[: max(count, 0)]
         return sealed[-1].end_offset - 1 if sealed else None
+
+    def plan_segments(self, from_offset: int, folder: str) -> SegmentPlan:
+        """Tell a reader what there is, and which files below the folder hold its sealed part."""
+        unwritten = self._writer.unwritten()
+        return make_plan(self._log, self.options, unwritten, from_offset=from_offset, folder=folder)
 
     # The contract with consensus.
 

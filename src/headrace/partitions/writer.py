@@ -128,6 +128,10 @@ class SegmentWriter:
 
     # Writing.
 
+    def unwritten(self) -> dict[SegmentFile, None]:
+        """Give the files that lack something which they are to hold."""
+        return dict.fromkeys(write.segment.file for write in (*self._round, *self._waiting))
+
     def put(
         self,
         segment: Segment,

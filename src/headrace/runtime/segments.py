@@ -27,7 +27,6 @@ from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import Any, Self, TypeAlias
 
-from headrace.base.ids import GroupId, unpack_namespace
 from headrace.base.limits import KIB, MIB, SEGMENT_HEADER_BYTES
 from headrace.ports.segments import (
     IndexRead,
@@ -52,7 +51,12 @@ from headrace.ports.segments import (
 )
 from headrace.runtime.whole import read_all, write_parts
 from headrace.wire.errors import CorruptError
-from headrace.wire.segment import SegmentHeader, decode_segment_header, segment_name
+from headrace.wire.segment import (
+    SegmentHeader,
+    decode_segment_header,
+    partition_names,
+    segment_name,
+)
 
 SYNC_STEP_BYTES = 16 * MIB
 DESCRIPTORS_MAX = 256
@@ -602,12 +606,6 @@ def _make_folder(folder: Path) -> None:
         os.fsync(parent)
     finally:
         os.close(parent)
-
-
-def partition_names(namespace: int, created_revision: int) -> Names:
-    """Give the folder of one incarnation of a partition."""
-    stream, topic, partition = unpack_namespace(GroupId(namespace))
-    return (str(stream), str(topic), f"{partition}-{created_revision}")
 
 
 def folder_names(file: SegmentFile) -> Names:

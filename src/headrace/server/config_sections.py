@@ -219,6 +219,9 @@ class SegmentsSection(msgspec.Struct, frozen=True, kw_only=True):
     piece_bytes: Annotated[
         int, Setting(size(64 * KIB, FRAME_BYTES_MAX), "what a replica fetches at once")
     ] = 4 * MIB
+    direct_reads: Annotated[
+        bool, Setting(Flag(), "whether Spark is told which files hold sealed segments")
+    ] = True
 
 
 class TopicsSection(msgspec.Struct, frozen=True, kw_only=True):

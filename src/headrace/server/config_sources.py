@@ -4,16 +4,16 @@ Each source gives what it holds, unread, and what is wrong with it as a whole: k
 knows, a file that cannot be read, a secret that others can read.
 """
 
-import difflib
 import os
 import re
 import stat
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
+from headrace.base.nearest import hint_nearest
 from headrace.server.config_sections import SECTIONS, SETTINGS
 
 FILE_BYTES_MAX = 1 << 20
@@ -89,7 +89,7 @@ def read_environment(environment: Mapping[str, str]) -> Source:
         if is_ours and name not in known:
             # Without what all of them begin with, or every name would be like every other.
             bare = [each.removeprefix(VARIABLE_PREFIX) for each in known]
-            hint = _nearest(name.removeprefix(VARIABLE_PREFIX), bare, prefix=VARIABLE_PREFIX)
+            hint = hint_nearest(name.removeprefix(VARIABLE_PREFIX), bare, prefix=VARIABLE_PREFIX)
             source.problems.append(Problem(name, f"environment {name}: no such key{hint}"))
     return source
 
@@ -139,7 +139,7 @@ def _reason(error: OSError | ValueError) -> str:
 
 def _take_section(source: Source, origin: str, section: str, keys: object) -> None:
     if section not in SECTIONS:
-        hint = _nearest(section, (*SECTIONS, *SETTINGS))
+        hint = hint_nearest(section, (*SECTIONS, *SETTINGS))
         sentence = f"{shorten(section)} ({origin}): no such section{hint}"
         source.problems.append(Problem(section, sentence))
         return
@@ -152,23 +152,5 @@ def _take_section(source: Source, origin: str, section: str, keys: object) -> No
         if path in SETTINGS:
             source.given[path] = Given(raw, origin)
         else:
-            sentence = f"{shorten(path)} ({origin}): no such key{_nearest(path, SETTINGS)}"
+            sentence = f"{shorten(path)} ({origin}): no such key{hint_nearest(path, SETTINGS)}"
             source.problems.append(Problem(path, sentence))
-
-
-def _nearest(name: str, known: Iterable[str], prefix: str = "") -> str:
-    """Give a hint at the known name that is most like this one, if any is."""
-    asked = name[:200]  # a longer one is like nothing that we know, and comparing it would cost
-    near = difflib.get_close_matches(asked, known, n=5)
-    if not near:
-        # The right key in the wrong section, or without one.
-        last = asked.rpartition(".")[2]
-        near = [path for path in known if path.rpartition(".")[2] == last]
-    if not near:
-        return ""
-
-    def likeness(path: str) -> tuple[float, int]:
-        # Of two that are as like, the one as long: that finds letters that changed places.
-        return difflib.SequenceMatcher(None, path, asked).ratio(), -abs(len(path) - len(asked))
-
-    return f"; did you mean {prefix}{max(near, key=likeness)}?"

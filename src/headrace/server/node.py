@@ -421,12 +421,20 @@ def _settings(
         piece_bytes=config.segments.piece_bytes,
         tail_bytes_max=config.segments.tail_bytes_max,
         poll_bytes_max=min(_POLL_BYTES_MAX, config.tcp.frame_bytes_max - 2 * HEADER_BYTES),
+        segments_folder=_told_folder(config),
         retention_ticks=_ticks(config.retention.interval),
         lockout=LockoutSettings(
             config.security.lockout_failures, _ticks(config.security.lockout_pause_max)
         ),
         stale_ticks=_ticks(int(config.sessions.heartbeat_interval * config.sessions.stale_factor)),
     )
+
+
+def _told_folder(config: ServerConfig) -> str:
+    """Give where readers of this host are told to find segments; nothing if they are not."""
+    if not config.segments.direct_reads:
+        return ""
+    return str((config.server.data_dir / PARTITIONS_NAME).resolve())
 
 
 def _tcp_limits(config: ServerConfig) -> TcpLimits:

@@ -15,8 +15,19 @@ from headrace.shard.consumers import consumer_key
 from headrace.shard.counters import read_counters
 from headrace.shard.desk import Desk
 from headrace.shard.keeper import Keeper
+from headrace.shard.plans import plan_segments
 from headrace.shard.polls import Polls
-from headrace.wire.commands import clients, groups, messages, streams, system, tokens, topics, users
+from headrace.wire.commands import (
+    clients,
+    groups,
+    messages,
+    segments,
+    streams,
+    system,
+    tokens,
+    topics,
+    users,
+)
 from headrace.wire.commands.command import Command
 from headrace.wire.commands.counters import GET_COUNTERS, NodeCounters
 from headrace.wire.errors import Code, RefusedError
@@ -26,8 +37,13 @@ from headrace.wire.requests import RequestHeader
 _Read: TypeAlias = Callable[[Connection, RequestHeader, Any], Any]
 
 _SNAPSHOTS_MAX = 4
-# What does not need the metadata of now: an offset is current where its partition is led.
-_READ_ANYWHERE = (system.GET_CLUSTER_METADATA.code, messages.GET_OFFSET.code)
+# What does not need the metadata of now: an offset is current where its partition is led, and a
+# plan names what is committed, as a poll gives it.
+_READ_ANYWHERE = (
+    system.GET_CLUSTER_METADATA.code,
+    messages.GET_OFFSET.code,
+    segments.PLAN_SEGMENTS.code,
+)
 
 
 class Reads:
@@ -59,6 +75,7 @@ class Reads:
             groups.GET_GROUPS.code: self._get_groups,
             groups.SYNC_GROUP.code: self._sync_group,
             messages.GET_OFFSET.code: self._get_offset,
+            segments.PLAN_SEGMENTS.code: self._plan_segments,
         }
         self._begun: dict[int, _Read] = {  # answer themselves, maybe later
             messages.POLL_MESSAGES.code: polls.poll,
@@ -292,6 +309,11 @@ class Reads:
         if stored is None:
             return None
         return messages.StoredOffset(partition, machine.current_offset, stored)
+
+    def _plan_segments(
+        self, connection: Connection, _: RequestHeader, request: segments.PlanSegments
+    ) -> segments.SegmentPlan:
+        return plan_segments(self._desk, self._keeper, connection, request)
 
     def _flush(
         self, connection: Connection, header: RequestHeader, request: topics.FlushUnsavedBuffer

@@ -27,6 +27,8 @@ class ShardSettings(msgspec.Struct, frozen=True, kw_only=True):
     piece_bytes: int
     tail_bytes_max: int
     poll_bytes_max: int
+    # Where the segments of partitions lie, for readers of the same host; empty: nobody is told.
+    segments_folder: str = ""
     # Bounds on every partition, whatever its topic says; replicas must have them alike.
     segment_bytes_max: int = SEGMENT_BYTES_MAX
     retained_bytes_max: int = BYTES_RETAINED_MAX  # where a topic has a bound at all

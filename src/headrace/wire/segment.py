@@ -12,7 +12,7 @@ import struct
 import msgspec
 
 from headrace.base.checksum import xxh3_64
-from headrace.base.ids import METADATA_GROUP, is_partition_group
+from headrace.base.ids import METADATA_GROUP, GroupId, is_partition_group, unpack_namespace
 from headrace.base.limits import SEGMENT_HEADER_BYTES
 from headrace.wire.codec import Data
 from headrace.wire.errors import CorruptError
@@ -39,6 +39,12 @@ def segment_name(base_offset: int) -> str:
     """Give the file name of the segment that begins at an offset."""
     assert 0 <= base_offset < 1 << 64
     return f"{base_offset:020}.log"
+
+
+def partition_names(namespace: int, created_revision: int) -> tuple[str, ...]:
+    """Give the folder of one incarnation of a partition, name by name."""
+    stream, topic, partition = unpack_namespace(GroupId(namespace))
+    return (str(stream), str(topic), f"{partition}-{created_revision}")
 
 
 def encode_segment_header(header: SegmentHeader) -> bytes:

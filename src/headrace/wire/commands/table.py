@@ -10,6 +10,7 @@ from headrace.wire.commands import (
     counters,
     groups,
     messages,
+    segments,
     session,
     streams,
     system,
@@ -36,6 +37,7 @@ _ALL: tuple[AnyCommand, ...] = (
     *streams.COMMANDS,
     *topics.COMMANDS,
     *groups.COMMANDS,
+    *segments.COMMANDS,
     *counters.COMMANDS,
 )
 COMMANDS: dict[int, AnyCommand] = {command.code: command for command in _ALL}

@@ -1,0 +1,29 @@
+"""The name that somebody probably meant."""
+
+import difflib
+from collections.abc import Iterable
+
+_ASKED_CHARACTERS_MAX = 200  # a longer one is like nothing known, and comparing it would cost
+
+
+def hint_nearest(name: str, known: Iterable[str], prefix: str = "") -> str:
+    """Give a hint at the known name that is most like this one, or nothing if none is.
+
+    Names with points are paths of keys: one that has the right last part is near, too. `prefix` is
+    what all of them begin with, left out in the comparison.
+    """
+    names = list(known)
+    asked = name[:_ASKED_CHARACTERS_MAX]
+    near = difflib.get_close_matches(asked, names, n=5)
+    if not near:
+        # The right key in the wrong section, or without one.
+        last = asked.rpartition(".")[2]
+        near = [path for path in names if path.rpartition(".")[2] == last]
+    if not near:
+        return ""
+
+    def likeness(path: str) -> tuple[float, int]:
+        # Of two that are as like, the one as long: that finds letters that changed places.
+        return difflib.SequenceMatcher(None, path, asked).ratio(), -abs(len(path) - len(asked))
+
+    return f"; did you mean {prefix}{max(near, key=likeness)}?"

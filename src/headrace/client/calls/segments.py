@@ -1,0 +1,12 @@
+"""One page of a segment plan: what `client.plan_segments` is made of."""
+
+from headrace.client.call import Call, make_call
+from headrace.client.calls.names import TopicName, join_topic, split_topic
+from headrace.wire.commands.segments import PLAN_SEGMENTS, PlanSegments, SegmentPlan
+
+
+def plan_page(topic: TopicName, partition: int, *, start: int) -> Call[SegmentPlan]:
+    """Give the plan from the segment on that holds an offset, as much as one answer holds."""
+    stream, name = split_topic(topic)
+    request = PlanSegments(stream=stream, topic=name, partition_id=partition, from_offset=start)
+    return make_call(PLAN_SEGMENTS, request, join_topic(topic))

@@ -1,0 +1,33 @@
+"""Answers where the sealed segments of a partition lie (O9.1).
+
+Like a poll, it may be asked of any replica: what it names is committed (O6.2).
+
+Flow: plan, route, reply.
+"""
+
+from headrace.metadata.access import reach
+from headrace.shard.connections import Connection
+from headrace.shard.desk import Desk
+from headrace.shard.keeper import Keeper
+from headrace.wire.commands.segments import PLAN_SEGMENTS, PlanSegments, SegmentPlan
+from headrace.wire.errors import Code, RefusedError
+
+
+def plan_segments(
+    desk: Desk, keeper: Keeper, connection: Connection, request: PlanSegments
+) -> SegmentPlan:
+    """Give the plan of one partition to who may poll its topic.
+
+    Raises:
+        RefusedError: The user may not, there is no such partition, or its files cannot be used.
+    """
+    user_id, code = connection.user_id, PLAN_SEGMENTS.code
+    topic = reach(desk.state, user_id, code, request.stream, request.topic)
+    if request.partition_id >= len(topic.partitions):
+        raise RefusedError(Code.PARTITION_NOT_FOUND, partition=request.partition_id)
+    local = keeper.find(topic.namespace(request.partition_id))
+    if local.fence is not None:
+        raise RefusedError(Code.CANNOT_READ_MESSAGE, why=local.fence)
+    if not local.machine.is_open:
+        raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED, what="segments are being opened")
+    return local.machine.plan_segments(request.from_offset, desk.settings.segments_folder)
