@@ -1,0 +1,176 @@
+"""Whole wire batches of one partition become Arrow record batches, without a loop over messages.
+
+```
+batches  [b][b][b][b] [b][b][b] ...     as a segment file or a poll holds them
+walk     headers only: which batches are wanted, about RUN_BYTES of them at a time
+kernel   one run > columns in Arrow's memory layout, every checksum compared
+give     a record batch of the columns asked for, nothing copied but ids and headers
+```
+
+Flow:       read.
+Invariants: every byte that is given was compared with its checksum; offsets rise.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from headrace import kernel
+from headrace.kernel import MESSAGE_ID_BYTES, BatchError, Columns
+from headrace.spark.batches import Batches
+from headrace.spark.headers import HEADERS_TYPE, decode_headers
+
+# About so many bytes become one record batch: what Spark takes in fastest is 1 to 4 MiB of payload.
+RUN_BYTES = 4 << 20
+# A single batch of a producer may be larger; what it becomes is cut into parts of this payload.
+PAYLOAD_BYTES_MAX = 8 << 20
+UNBOUNDED = 1 << 63
+
+_TIMESTAMP = pa.timestamp("us", tz="UTC")
+TYPES: dict[str, pa.DataType] = {
+    "stream": pa.string(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": _TIMESTAMP,
+    "origin_timestamp": _TIMESTAMP,
+    "id": pa.binary(),
+    "payload": pa.binary(),
+    "headers": HEADERS_TYPE,
+}
+
+_Maker: TypeAlias = Callable[[Columns], pa.Array]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Whose messages these are, as the columns name it."""
+
+    stream: str
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True)
+class Clip:
+    """Which messages are wanted: offsets and stamps from the first up to, not with, the second."""
+
+    offset_min: int = 0
+    offset_max: int = UNBOUNDED
+    time_min: int = 0
+    time_max: int = UNBOUNDED
+
+
+def schema_of(columns: Sequence[str]) -> pa.Schema:
+    """Give the Arrow schema of these columns, as Spark compares it: every one nullable."""
+    return pa.schema([pa.field(name, TYPES[name]) for name in columns])
+
+
+class ColumnReader:
+    """Makes record batches of some columns of one partition, for one range."""
+
+    def __init__(self, place: Place, clip: Clip, columns: Sequence[str]) -> None:
+        assert all(name in TYPES for name in columns)
+        self._place = place
+        self._clip = clip
+        self._schema = schema_of(columns)
+        self._constants: dict[str, pa.Array] = {}
+        makers: dict[str, _Maker] = {
+            "stream": lambda made: self._constant("stream", place.stream, made),
+            "topic": lambda made: self._constant("topic", place.topic, made),
+            "partition": lambda made: self._constant("partition", place.partition, made),
+            "offset": lambda made: _numbers(pa.int64(), made.offsets, made),
+            "timestamp": lambda made: _numbers(_TIMESTAMP, made.timestamps, made),
+            "origin_timestamp": lambda made: _numbers(_TIMESTAMP, made.origin_timestamps, made),
+            "id": _ids,
+            "payload": _payloads,
+            "headers": decode_headers,
+        }
+        self._makers = [makers[name] for name in columns]
+
+    def read(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        """Give what is wanted of some batches.
+
+        Raises:
+            DataDamaged: A batch is not what was stored; the error names its bytes and offsets.
+        """
+        for start, end in self._runs(batches):
+            run = batches.data[start:end]
+            try:
+                made = kernel.columns(run, self._clip.offset_min, self._clip.offset_max, True)  # noqa: FBT003 - check
+            except BatchError as error:
+                raise batches.damage(error, start) from None
+            if made.messages_count:
+                yield from self._cut(made)
+
+    def _runs(self, batches: Batches) -> Iterator[tuple[int, int]]:
+        """Give the bytes of batches in the time range, about `RUN_BYTES` of them at a time.
+
+        The kernel passes over those outside the offset range: of a batch that a poll has cut, the
+        header alone does not say its offsets.
+        """
+        start = end = 0
+        for at, header in batches.walk():
+            end = at + header.length
+            if not self._clip.time_min <= header.base_timestamp < self._clip.time_max:
+                _verify(batches, at, end)
+                if start < at:
+                    yield start, at
+                start = end
+            elif end - start >= RUN_BYTES:
+                yield start, end
+                start = end
+        if start < end:
+            yield start, end
+
+    def _cut(self, made: Columns) -> Iterator[pa.RecordBatch]:
+        """Give one record batch, or several where a producer's batch was very large."""
+        whole = pa.RecordBatch.from_arrays(
+            [make(made) for make in self._makers], schema=self._schema
+        )
+        if len(made.payloads) <= PAYLOAD_BYTES_MAX:
+            yield whole
+            return
+        ends = np.frombuffer(made.payload_offsets, dtype=np.int32)
+        first = 0
+        while first < made.messages_count:
+            limit = int(ends[first]) + PAYLOAD_BYTES_MAX // 2
+            end = max(int(np.searchsorted(ends, limit, side="right")) - 1, first + 1)
+            yield whole.slice(first, end - first)
+            first = end
+
+    def _constant(self, name: str, value: str | int, made: Columns) -> pa.Array:
+        """Give a column of one value; the longest made so far serves the shorter ones too."""
+        longest = self._constants.get(name)
+        if longest is None or len(longest) < made.messages_count:
+            longest = pa.repeat(pa.scalar(value, TYPES[name]), made.messages_count)
+            self._constants[name] = longest
+        return longest.slice(0, made.messages_count)
+
+
+def _verify(batches: Batches, start: int, end: int) -> None:
+    """Check a batch that its stamp leaves out: a damaged stamp must not hide messages."""
+    try:
+        kernel.verify(batches.data[start:end])
+    except BatchError as error:
+        raise batches.damage(error, start) from None
+
+
+def _numbers(kind: pa.DataType, data: bytes, made: Columns) -> pa.Array:
+    return pa.Array.from_buffers(kind, made.messages_count, [None, pa.py_buffer(data)])
+
+
+def _payloads(made: Columns) -> pa.Array:
+    buffers = [None, pa.py_buffer(made.payload_offsets), pa.py_buffer(made.payloads)]
+    return pa.Array.from_buffers(pa.binary(), made.messages_count, buffers)
+
+
+def _ids(made: Columns) -> pa.Array:
+    """Give the ids as 16 bytes, the highest first: `hex(id)` then reads as the id is written."""
+    stored = np.frombuffer(made.ids, dtype=np.uint8).reshape(-1, MESSAGE_ID_BYTES)
+    ends = np.arange(made.messages_count + 1, dtype=np.int32) * MESSAGE_ID_BYTES
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(np.ascontiguousarray(stored[:, ::-1]))]
+    return pa.Array.from_buffers(pa.binary(), made.messages_count, buffers)

@@ -1,0 +1,96 @@
+"""Stores what a query has processed in the broker's consumer group, the last batch included.
+
+The source itself stores where each batch starts, so a running query shows its lag without this.
+What the last batch of a finite run has done is known to a listener alone.
+
+```python
+report_progress(spark)   # once for each session; then queries with the option groupId are seen
+```
+"""
+
+import json
+import logging
+import os
+import threading
+from typing import Unpack
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from headrace.client import HeadraceError
+from headrace.client.connecting import ConnectOptions, Settings, resolve
+from headrace.spark.broker import store_progress
+from headrace.spark.connections import client_of
+from headrace.spark.offsets import OffsetsError, decode_group, decode_offsets
+
+_log = logging.getLogger("headrace.spark")
+
+
+class ProgressListener(StreamingQueryListener):
+    """Stores the end of every batch for the group that its source names."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._seen = threading.Condition()
+        self._ended: set[str] = set()
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
+        """Nothing is processed yet."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
+        """Store the end of the batch that was done."""
+        for source in event.progress.sources:
+            self.store(source.endOffset)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
+        """Nothing new was processed."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
+        """Let go who waits for the end of this run."""
+        with self._seen:
+            self._ended.add(str(event.runId))
+            self._seen.notify_all()
+
+    def store(self, text: str | None) -> None:
+        """Store the offsets of one source, if they are ours and name a group.
+
+        A failure is logged: a listener must not stop a query.
+        """
+        try:
+            offsets = json.loads(text or "null")
+            group = decode_group(offsets)
+            if group is not None:
+                store_progress(client_of(self._settings), group, decode_offsets(offsets))
+        except OffsetsError:
+            return  # Another source that has groups, too.
+        except (HeadraceError, OSError, ValueError) as error:
+            _log.warning("the progress of a query could not be stored: %s", error)
+
+    def wait_ended(self, run_id: str, timeout_seconds: float = 30.0) -> bool:
+        """Wait until all events of a run that ended were seen: they come a little later.
+
+        Gives whether they came in time.
+        """
+        with self._seen:
+            return self._seen.wait_for(lambda: run_id in self._ended, timeout_seconds)
+
+
+def report_progress(
+    spark: SparkSession, address: str | None = None, **options: Unpack[ConnectOptions]
+) -> ProgressListener:
+    """Have the queries of a session store their progress; give the listener.
+
+    Address and credentials are given as to `headrace.connect`.
+
+    Raises:
+        ValueError: An argument is wrong, or credentials are missing.
+    """
+    listener = ProgressListener(resolve(address, options, os.environ))
+    spark.streams.addListener(listener)
+    return listener

@@ -1,0 +1,262 @@
+"""From two offset maps to the slices that tasks read: a pure function.
+
+```
+start, end, what the partitions hold      ranges        clip        cut off what is gone
+ {0: 100, 1: 0}  {0: 900, 1: 50}   ──►  [100, 900)  ──► bounds ──►  losses, exactly
+                                                                     │
+ slices  ◄── split by records, bytes, minPartitions  ◄── prune segments by their stamps
+```
+
+Flow:       plan.
+Invariants: the slices of a partition are disjoint, in order, and hold every offset of its range
+            that is within the bounds, is not lost and not gone; what is gone is named.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from headrace.spark.losses import Loss
+from headrace.spark.offsets import Key, Position, Positions
+from headrace.wire.commands.segments import OffsetRange, PlannedSegment, SegmentPlan
+
+UNBOUNDED = 1 << 63
+# A partition of less is one task: each further task costs 20 to 35 ms.
+SLICE_BYTES = 256 << 20
+
+RETENTION = "retention removed them, or they were deleted"
+ANEW = "the partition was made anew under the same name"
+PURGED = "the partition was purged"
+NO_PARTITION = "there is no such partition any more"
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Which rows are wanted at all: offsets and stamps from the first up to, not with, the last."""
+
+    offset_min: int = 0
+    offset_max: int = UNBOUNDED
+    time_min: int = 0
+    time_max: int = UNBOUNDED
+    partitions: tuple[int, ...] | None = None
+
+    def wants(self, partition: int) -> bool:
+        """Whether rows of a partition with this number are wanted."""
+        return self.partitions is None or partition in self.partitions
+
+    @property
+    def has_times(self) -> bool:
+        """Whether stamps decide about rows."""
+        return self.time_min > 0 or self.time_max < UNBOUNDED
+
+
+@dataclass(frozen=True)
+class Split:
+    """How many tasks are wanted, if the user says so."""
+
+    partitions_min: int | None = None
+    records_max: int | None = None
+
+
+@dataclass(frozen=True)
+class Slice:
+    """What one task reads: a range of offsets of one partition, and where it may lie.
+
+    `log` has the segments and lost ranges that touch the range, and no others.
+    """
+
+    key: Key
+    first: int
+    end: int
+    bounds: Bounds
+    log: SegmentPlan
+    losses: tuple[Loss, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What tasks are to read, and what nobody can read any more."""
+
+    slices: list[Slice] = field(default_factory=list)
+    losses: list[Loss] = field(default_factory=list)
+
+
+class PlanError(Exception):
+    """A range cannot be read now, whatever the user accepts to lose."""
+
+
+def position_of(log: SegmentPlan, upcoming: int) -> Position:
+    """Give a place in the log that a partition has now."""
+    return Position(log.created_revision, log.history_epoch, upcoming)
+
+
+def complete(start: Positions, logs: Mapping[Key, SegmentPlan]) -> dict[Key, Position]:
+    """Give the start with a place for every partition that is new.
+
+    It is read from its first message ever if its topic is known, so that what was trimmed before
+    anybody saw it is told, and from the oldest that is there if the topic is new too.
+    """
+    known = {key.topic for key in start}
+    begun = dict(start)
+    for key, log in logs.items():
+        if key not in start:
+            begun[key] = position_of(log, 0 if key.topic in known else log.first_offset)
+    return begun
+
+
+def plan(
+    start: Positions,
+    end: Positions,
+    logs: Mapping[Key, SegmentPlan],
+    bounds: Bounds = Bounds(),  # noqa: B008 - frozen
+    split: Split = Split(),  # noqa: B008 - frozen
+) -> Plan:
+    """Give the slices of everything from `start` up to `end`.
+
+    A partition that `start` does not name is new: `complete` says where it begins.
+
+    Raises:
+        PlanError: A partition ends before the range does.
+    """
+    made = Plan()
+    begun = complete(start, logs)
+    for key in sorted(end):
+        if not bounds.wants(key.partition):
+            continue
+        log = logs.get(key)
+        if log is None:
+            _lose_partition(made, key, start.get(key), end[key])
+            continue
+        _plan_partition(made, key, begun[key], end[key], log, bounds)
+    return replace(made, slices=_split(made.slices, split))
+
+
+def _lose_partition(made: Plan, key: Key, start: Position | None, end: Position) -> None:
+    first = start.next if start is not None and start.is_same_log(end) else 0
+    if first < end.next:
+        made.losses.append(Loss(key, first, end.next, NO_PARTITION))
+
+
+def _plan_partition(
+    made: Plan, key: Key, start: Position, end: Position, log: SegmentPlan, bounds: Bounds
+) -> None:
+    """Add the slices and losses of one partition."""
+    losses: list[Loss] = []
+    first, stop = start.next, end.next
+    if not start.is_same_log(end):
+        losses.append(Loss(key, start.next, None, explain_other(start, end)))
+        first = 0
+    now = position_of(log, log.next_offset)
+    if not end.is_same_log(now):
+        if first < stop:
+            losses.append(Loss(key, first, stop, explain_other(end, now)))
+        stop = first
+    elif stop > log.next_offset:
+        raise PlanError(
+            f"{key}: it ends at offset {log.next_offset}, and the range up to {stop} was seen"
+            " before: the server that answered lags behind; try again"
+        )
+    first, stop = max(first, bounds.offset_min), min(stop, bounds.offset_max)
+    losses += find_gone(key, first, min(stop, log.first_offset), log.lost)
+    first = max(first, log.first_offset)
+    made.losses.extend(losses)
+    runs = _prune(first, stop, log.segments, bounds)
+    if not runs and losses:
+        runs = [(first, first)]  # Somebody has to give the rows that report the losses.
+    for index, (low, high) in enumerate(runs):
+        made.slices.append(_make_slice(key, low, high, bounds, log, losses if not index else []))
+
+
+def explain_other(old: Position, new: Position) -> str:
+    """Say why a place in one log is none in another one of the same name."""
+    return PURGED if old.incarnation == new.incarnation else ANEW
+
+
+def find_gone(key: Key, first: int, end: int, lost: Sequence[OffsetRange]) -> list[Loss]:
+    """Give what of a range is gone, without what never was there (O3.5)."""
+    gone = []
+    for gap in lost:
+        if gap.end > first and gap.first < end:
+            if first < gap.first:
+                gone.append(Loss(key, first, gap.first, RETENTION))
+            first = gap.end
+    if first < end:
+        gone.append(Loss(key, first, end, RETENTION))
+    return gone
+
+
+def _prune(
+    first: int, end: int, segments: Sequence[PlannedSegment], bounds: Bounds
+) -> list[tuple[int, int]]:
+    """Give the runs of a range that may hold wanted stamps; what is in no segment may."""
+    runs = []
+    for segment in segments:
+        is_wanted = (
+            segment.newest_stamp >= bounds.time_min and segment.oldest_stamp < bounds.time_max
+        )
+        if not is_wanted:
+            if first < min(segment.base_offset, end):
+                runs.append((first, min(segment.base_offset, end)))
+            first = max(first, segment.end_offset)
+    if first < end:
+        runs.append((first, end))
+    return runs
+
+
+def _make_slice(
+    key: Key, first: int, end: int, bounds: Bounds, log: SegmentPlan, losses: Sequence[Loss]
+) -> Slice:
+    return Slice(key, first, end, bounds, _narrow(log, first, end), tuple(losses))
+
+
+def _narrow(log: SegmentPlan, first: int, end: int) -> SegmentPlan:
+    """Leave out what a task does not need to know."""
+    return SegmentPlan(
+        namespace=log.namespace,
+        created_revision=log.created_revision,
+        history_epoch=log.history_epoch,
+        first_offset=log.first_offset,
+        next_offset=log.next_offset,
+        folder=log.folder,
+        lost=tuple(each for each in log.lost if each.end > first and each.first < end),
+        segments=tuple(
+            each for each in log.segments if each.end_offset > first and each.base_offset < end
+        ),
+        is_more=False,
+    )
+
+
+def _split(slices: Sequence[Slice], split: Split) -> list[Slice]:
+    """Cut slices that are too large, and all in proportion if more are wanted."""
+    total = sum(each.end - each.first for each in slices)
+    cut: list[Slice] = []
+    for each in slices:
+        size = each.end - each.first
+        parts = -(-_bytes_of(each) // SLICE_BYTES)
+        if split.records_max is not None:
+            parts = max(parts, -(-size // split.records_max))
+        if split.partitions_min is not None and total:
+            parts = max(parts, -(-size * split.partitions_min // total))
+        cut += _cut(each, max(min(parts, size), 1))
+    return cut
+
+
+def _bytes_of(each: Slice) -> int:
+    """Give about how many bytes of segments a slice touches; the tail is never large."""
+    total = 0
+    for segment in each.log.segments:
+        low, high = max(each.first, segment.base_offset), min(each.end, segment.end_offset)
+        total += segment.length * (high - low) // segment.messages_count
+    return total
+
+
+def _cut(each: Slice, parts: int) -> list[Slice]:
+    """Cut into parts of equal size, give or take one record."""
+    if parts == 1:
+        return [each]
+    size = each.end - each.first
+    edges = [each.first + size * index // parts for index in range(parts + 1)]
+    return [
+        _make_slice(each.key, low, high, each.bounds, each.log, each.losses if not index else ())
+        for index, (low, high) in enumerate(pairwise(edges))
+    ]

@@ -1,0 +1,114 @@
+"""The columns of a topic: those of every message, those that its value is read into, and `_error`.
+
+```
+stream topic partition offset timestamp origin_timestamp id payload headers | amount ... | _error
+            what every message has, or the `columns` named                  | valueSchema| why not
+```
+
+`_error` is null, or says why the value could not be read (its typed columns are null then), or,
+with `onDataLoss` set to `report`, which offsets are gone (all but the place is null then).
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MESSAGE_COLUMNS: dict[str, DataType] = {
+    "stream": StringType(),
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "origin_timestamp": TimestampType(),
+    "id": BinaryType(),
+    "payload": BinaryType(),
+    "headers": MapType(StringType(), BinaryType(), valueContainsNull=True),
+}
+ERROR_COLUMN = "_error"
+
+
+class SchemaError(ValueError):
+    """Columns are asked for that this source does not have."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The rows to give: all fields in order, and which of them a value is read into."""
+
+    schema: StructType
+    typed: StructType
+
+    @property
+    def message_columns(self) -> tuple[str, ...]:
+        """The columns that come from the message itself."""
+        names = [name for name in self.schema.fieldNames() if name in MESSAGE_COLUMNS]
+        return tuple(name for name in names if name not in self.typed.fieldNames())
+
+    @property
+    def has_error(self) -> bool:
+        """Whether rows have a place for what is wrong with them."""
+        return ERROR_COLUMN in self.schema.fieldNames()
+
+    @property
+    def arrow(self) -> "pa.Schema":
+        """The schema that Spark compares the first batch with."""
+        return to_arrow_schema(self.schema, timezone="UTC")
+
+
+def describe(columns: tuple[str, ...], value_schema: str, *, has_error: bool) -> str:
+    """Give the columns as DDL, which Spark itself parses: no parser is at hand here."""
+    fields = [f"`{name}` {MESSAGE_COLUMNS[name].simpleString()}" for name in columns]
+    fields += [value_schema] if value_schema else []
+    fields += [f"`{ERROR_COLUMN}` string"] if has_error else []
+    return ", ".join(fields)
+
+
+def read_shape(
+    schema: StructType, columns: tuple[str, ...], *, is_typed: bool, has_error: bool
+) -> Shape:
+    """Find out what each field of the schema to give is; a user may ask for some of them only.
+
+    A field that has the name of a message column which `columns` leaves out is one of the value.
+
+    Raises:
+        SchemaError: A field is unknown, twice there, of another type, or not nullable.
+    """
+    problems: list[str] = []
+    typed: list[StructField] = []
+    names = schema.fieldNames()
+    for field in schema.fields:
+        wanted = MESSAGE_COLUMNS[field.name] if field.name in columns else None
+        if field.name == ERROR_COLUMN and has_error:
+            wanted = StringType()
+        if names.count(field.name) > 1:
+            problems.append(
+                f"{field.name}: is there twice; name the message columns to keep with the option"
+                " columns, and leave this one out"
+            )
+        elif wanted is None and is_typed:
+            typed.append(field)
+        elif wanted is None:
+            problems.append(f"{field.name}: no such column; there are {', '.join(columns)}")
+        elif field.dataType != wanted:
+            found, right = field.dataType.simpleString(), wanted.simpleString()
+            problems.append(f"{field.name}: is asked for as {found}, and is {right}")
+        if not field.nullable:
+            problems.append(f"{field.name}: is NOT NULL; every column of this source is nullable")
+    if problems:
+        raise SchemaError("\n".join(["the schema does not fit:", *dict.fromkeys(problems)]))
+    return Shape(schema, StructType(typed))
