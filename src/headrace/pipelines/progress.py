@@ -1,0 +1,112 @@
+"""What a batch did, out of the progress that Spark reports. Pure.
+
+Spark's names are those of `StreamingQueryProgress`, read as JSON.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from headrace.spark.offsets import decode_offsets
+
+REJECTED = "headrace_rejected"  # the observation that counts dead letters
+
+
+@dataclass(frozen=True)
+class BatchProgress:
+    """One batch of one query.
+
+    Attributes:
+        lag: Messages that had arrived and were not processed when the batch ended.
+        late: Rows that came after their window was closed and are in no result.
+        is_idle: Whether there was nothing to do, so that no batch was run at all.
+    """
+
+    batch: int
+    at: str
+    rows: int
+    rows_per_second: float
+    seconds: float
+    lag: int
+    dead_letters: int
+    late: int
+    watermark: str
+    is_idle: bool
+
+    def describe(self) -> str:
+        """Give it as a line for people."""
+        words = [
+            f"batch {self.batch}: {self.rows:,} rows in {self.seconds:.2f} s",
+            f"{self.rows_per_second:,.0f} rows/s",
+            f"lag {self.lag:,}",
+        ]
+        words += [f"{self.dead_letters:,} dead letters"] if self.dead_letters else []
+        words += [f"{self.late:,} late rows dropped"] if self.late else []
+        return ", ".join(words)
+
+    def as_table(self) -> dict[str, Any]:
+        """Give it as JSON can hold it."""
+        return asdict(self)
+
+
+@dataclass
+class Totals:
+    """What a query did in this run."""
+
+    batches: int = 0
+    rows: int = 0
+    dead_letters: int = 0
+    late: int = 0
+
+    def add(self, batch: BatchProgress) -> None:
+        """Count one more batch."""
+        self.batches += 1
+        self.rows += batch.rows
+        self.dead_letters += batch.dead_letters
+        self.late += batch.late
+
+
+def read_batch(reported: Mapping[str, Any]) -> BatchProgress:
+    """Give what one progress report says."""
+    durations = reported.get("durationMs", {})
+    seconds = _number(durations.get("triggerExecution")) / 1000
+    rows = _whole(reported.get("numInputRows"))
+    observed = reported.get("observedMetrics", {}).get(REJECTED, {})
+    return BatchProgress(
+        batch=_whole(reported.get("batchId")),
+        at=str(reported.get("timestamp", "")),
+        rows=rows,
+        rows_per_second=rows / seconds if seconds else 0.0,
+        seconds=seconds,
+        lag=sum(_lag(source) for source in reported.get("sources", [])),
+        dead_letters=_whole(observed.get("rows")),
+        late=sum(
+            _whole(each.get("numRowsDroppedByWatermark"))
+            for each in reported.get("stateOperators", [])
+        ),
+        watermark=str(reported.get("eventTime", {}).get("watermark", "")),
+        is_idle="addBatch" not in durations,
+    )
+
+
+def _lag(source: Mapping[str, Any]) -> int:
+    done, newest = (_offsets(source.get(key)) for key in ("endOffset", "latestOffset"))
+    return sum(
+        max(0, place.next - (done[key].next if key in done and done[key].is_same_log(place) else 0))
+        for key, place in newest.items()
+    )
+
+
+def _offsets(raw: object) -> Any:  # noqa: ANN401 - positions by partition, of the source's types
+    text = json.loads(raw) if isinstance(raw, str) else raw
+    return decode_offsets(text) if text else {}
+
+
+def _whole(raw: object) -> int:
+    return int(_number(raw))
+
+
+def _number(raw: object) -> float:
+    """Spark writes NaN, a text or nothing where it has no number."""
+    return float(raw) if isinstance(raw, int | float) and raw == raw else 0.0  # noqa: PLR0124 - NaN

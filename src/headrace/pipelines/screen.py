@@ -1,0 +1,76 @@
+"""Live progress: a table that renews itself on a terminal, a line for each batch elsewhere."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+import click
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from headrace.pipelines.progress import BatchProgress, Totals
+
+_COLUMNS = ("job", "batch", "rows", "rows/s", "batch time", "lag", "dead letters", "late")
+
+
+class Screen(Protocol):
+    """Where progress is shown."""
+
+    def show(self, name: str, batch: BatchProgress, totals: Totals) -> None:
+        """Show that a query has done a batch."""
+
+    def say(self, sentence: str) -> None:
+        """Say what else happened."""
+
+
+class Lines:
+    """A line for each batch, on stderr."""
+
+    def show(self, name: str, batch: BatchProgress, totals: Totals) -> None:
+        """Show that a query has done a batch."""
+        del totals
+        click.echo(f"{name}: {batch.describe()}", err=True)
+
+    def say(self, sentence: str) -> None:
+        """Say what else happened."""
+        click.echo(sentence, err=True)
+
+
+class LiveTable:
+    """A table with a row for each query."""
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+        self._rows: dict[str, tuple[str, ...]] = {}
+
+    def show(self, name: str, batch: BatchProgress, totals: Totals) -> None:
+        """Show that a query has done a batch."""
+        self._rows[name] = (
+            str(batch.batch),
+            f"{totals.rows:,}",
+            f"{batch.rows_per_second:,.0f}",
+            f"{batch.seconds:.2f} s",
+            f"{batch.lag:,}",
+            f"{totals.dead_letters:,}",
+            f"{totals.late:,}",
+        )
+        table = Table(*_COLUMNS)
+        for row in self._rows.items():
+            table.add_row(row[0], *row[1])
+        self._live.update(table, refresh=True)
+
+    def say(self, sentence: str) -> None:
+        """Say what else happened."""
+        self._live.console.print(sentence, markup=False, highlight=False)
+
+
+@contextmanager
+def open_screen() -> Iterator[Screen]:
+    """Give what suits where stderr goes."""
+    if not sys.stderr.isatty():
+        yield Lines()
+        return
+    with Live(console=Console(stderr=True), auto_refresh=False) as live:
+        yield LiveTable(live)

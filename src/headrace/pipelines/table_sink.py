@@ -1,0 +1,147 @@
+"""Delta and Iceberg as Spark sinks without a jar: tasks write files, a commit names them.
+
+Flow:       write.
+Invariants: a writer holds no state, because Spark makes it anew for every batch and every commit.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from headrace.pipelines.declared import Sink, SinkKind
+from headrace.pipelines.table_files import (
+    Batch,
+    DataFile,
+    Stamp,
+    nullable,
+    remove_files,
+    write_file,
+)
+
+FORMAT = "headrace-table"
+# Spark's own names, which are no public interface: a test holds them, and we refuse to go on
+# without them, because a batch that does not know its number could be written twice.
+QUERY_PROPERTY = "sql.streaming.queryId"
+BATCH_PROPERTY = "streaming.sql.batchId"
+
+
+class Target(Protocol):
+    """A table that batches are committed to, each once."""
+
+    @property
+    def data_folder(self) -> Path:
+        """Where tasks write."""
+
+    def prepare(self, schema: pa.Schema) -> None:
+        """Make the table, or see that rows of this schema fit it."""
+
+    def commit(self, batch: Batch) -> bool:
+        """Make a batch part of the table; give whether it was not yet."""
+
+
+def find_target(sink: Sink) -> Target:
+    """Give the table that a sink declares; only its own library is loaded, in every worker."""
+    assert sink.path is not None
+    if sink.kind is SinkKind.DELTA:
+        from headrace.pipelines.delta import DeltaTarget  # noqa: PLC0415 - see above
+
+        return DeltaTarget(sink.path)
+    assert sink.kind is SinkKind.ICEBERG
+    from headrace.pipelines.iceberg import IcebergTarget  # noqa: PLC0415 - see above
+
+    return IcebergTarget(sink.path, sink.table, sink.catalog)
+
+
+def sink_options(sink: Sink) -> dict[str, str]:
+    """Give what the writer must be told, as options of Spark."""
+    return {
+        "kind": sink.kind,
+        "folder": str(sink.path),
+        "table": sink.table,
+        "catalog": json.dumps(dict(sink.catalog)),
+    }
+
+
+def table_schema(schema: StructType) -> pa.Schema:
+    """Give the columns of a table that takes rows of this schema."""
+    return nullable(to_arrow_schema(schema, timezone="UTC"))
+
+
+class TableSink(DataSource):
+    """`format("headrace-table")`: made for `headrace pipeline`, which gives its options."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "TableWriter":  # noqa: FBT001, N802 - Spark's own signature
+        sink = Sink(
+            kind=SinkKind(self.options["kind"]),
+            path=Path(self.options["folder"]),
+            table=self.options["table"],
+            catalog=json.loads(self.options["catalog"]),
+        )
+        return TableWriter(find_target(sink), schema, is_whole=overwrite)
+
+
+@dataclass(frozen=True)
+class TaskWrote(WriterCommitMessage):
+    """What a task tells the commit; the commit itself is told no query."""
+
+    query: str
+    files: tuple[DataFile, ...]
+
+
+class TableWriter(DataSourceStreamArrowWriter):
+    """Writes one batch: in tasks, then once in the driver."""
+
+    def __init__(self, target: Target, schema: StructType, *, is_whole: bool) -> None:
+        self._target = target
+        self._schema = table_schema(schema)
+        self._is_whole = is_whole
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWrote:
+        stamp = _read_stamp()
+        file = write_file(self._target.data_folder, stamp, self._schema, iterator)
+        return TaskWrote(stamp.query, () if file is None else (file,))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's own signature
+        wrote = _of_tasks(messages)
+        if not wrote:
+            return
+        files = tuple(file for each in wrote for file in each.files)
+        self._target.commit(Batch(wrote[0].query, batchId, files, self._is_whole))
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's own signature
+        del batchId
+        for each in _of_tasks(messages):
+            remove_files(self._target.data_folder, each.files)
+
+
+def _read_stamp() -> Stamp:
+    context = TaskContext.get()
+    query = context.getLocalProperty(QUERY_PROPERTY) if context else None
+    batch = context.getLocalProperty(BATCH_PROPERTY) if context else None
+    if context is None or query is None or batch is None:
+        raise RuntimeError(
+            f"this Spark does not tell tasks {QUERY_PROPERTY} and {BATCH_PROPERTY}; without them a "
+            "batch could be written twice, so nothing is written"
+        )
+    return Stamp(query, int(batch), context.partitionId())
+
+
+def _of_tasks(messages: list[WriterCommitMessage | None]) -> list[TaskWrote]:
+    """Tasks that failed for good have told nothing."""
+    return [message for message in messages if isinstance(message, TaskWrote)]
