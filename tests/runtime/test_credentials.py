@@ -28,7 +28,7 @@ from headrace.runtime.credentials import (
 )
 
 WAIT_SECONDS = 10
-CHEAP = HashParameters(time_cost=1, memory_bytes=64 << 10, waiting_max=3)
+CHEAP = HashParameters(time_cost=1, memory_bytes=64 << 10, at_once=2, waiting_max=3)
 RIGHT, WRONG = Secret(b"correct horse"), Secret(b"correct house")
 NO_MEMORY = error_to_str(-22)
 

@@ -61,7 +61,7 @@ class HashParameters(msgspec.Struct, frozen=True, kw_only=True):
     time_cost: int = 2
     memory_bytes: int = 19 << 20
     parallelism: int = 1
-    at_once: int = 2
+    at_once: int = 1
     waiting_max: int = 256
 
 

@@ -294,8 +294,12 @@ class SecuritySection(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = 12
     hashes_at_once: Annotated[
-        int, Setting(count(1, 8), "passwords that are hashed at the same time")
-    ] = 2
+        int,
+        Setting(
+            count(1, 8),
+            "passwords that are hashed at the same time; each takes a core from those who send",
+        ),
+    ] = 1
     hashes_waiting_max: Annotated[
         int, Setting(count(1, 65_536), "passwords that wait for that; more are told to come again")
     ] = 256
