@@ -212,9 +212,7 @@ class Checkpointer:
 
     def _live_entries(self, ordinal: int, commits: dict[int, int], live: Live) -> list[Entry]:
         entries = []
-        for group, op in self._journal.index.held_in(ordinal):
-            if op <= commits.get(group, 0):
-                continue
+        for group, op in self._journal.index.held_in(ordinal, above=commits):
             found = live(group, op)
             if found is not None:
                 place = self._journal.index.find(group, op)

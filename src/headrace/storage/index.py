@@ -1,95 +1,126 @@
 """Where the journal holds each op of each group.
 
+A journal holds hundreds of thousands of small ops, so an op costs bytes here and no objects: the
+places of consecutive ops in one file are packed into one run.
+
 Invariants: an op that was truncated, replaced or overwritten is not held; what is held is the
-            newest entry of its op.
+            newest entry of its op; the runs of a group lie in the order of their ops and none
+            overlaps another.
 """
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping
+from struct import Struct
 
 from headrace.storage.records import Place
 
+_PLACE = Struct("<QQQi?")  # all of a place but the ordinal of its file
 
-class _Group:
-    """The ops of one group, and the start of the run that peers can be served from."""
 
-    __slots__ = ("is_stale", "newest", "places", "run_start")
+class _Run:
+    """Consecutive ops of one group that lie in one file."""
 
-    def __init__(self) -> None:
-        self.places: dict[int, Place] = {}
-        self.newest = 0  # the newest op with a body
-        self.run_start = 0
-        self.is_stale = False
+    __slots__ = ("end", "first", "ordinal", "packed")
 
-    def put(self, op: int, place: Place) -> None:
-        if not self.is_stale and place.body_at and op == self.newest + 1:
-            self.newest = op
-            self.run_start = self.run_start or op
-        else:
-            self.is_stale = True
-        self.places[op] = place
+    def __init__(self, ordinal: int, first: int, packed: bytearray) -> None:
+        self.ordinal = ordinal
+        self.first = first
+        self.end = first + len(packed) // _PLACE.size
+        self.packed = packed
 
-    def oldest(self) -> int:
-        if self.is_stale:
-            self.newest = max((op for op, place in self.places.items() if place.body_at), default=0)
-            op = self.newest
-            while (place := self.places.get(op)) is not None and place.body_at:
-                op -= 1
-            self.run_start = op + 1 if self.newest else 0
-            self.is_stale = False
-        return self.run_start
+    def append(self, place: Place) -> None:
+        """Hold one more op behind the last."""
+        self.packed += _PLACE.pack(
+            place.header_hash,
+            place.header_at,
+            place.body_at,
+            place.body_bytes,
+            place.is_never_held,
+        )
+        self.end += 1
+
+    def get(self, op: int) -> Place:
+        """Give the place of an op of the run."""
+        header_hash, header_at, body_at, body_bytes, is_never_held = _PLACE.unpack_from(
+            self.packed, (op - self.first) * _PLACE.size
+        )
+        return Place(self.ordinal, header_at, header_hash, body_at, body_bytes, is_never_held)
+
+    def cut(self, op: int) -> "_Run":
+        """End before an op; give the rest as a run of its own."""
+        kept_bytes = (op - self.first) * _PLACE.size
+        rest = _Run(self.ordinal, op, self.packed[kept_bytes:])
+        del self.packed[kept_bytes:]
+        self.end = op
+        return rest
+
+
+def _first_of(run: _Run) -> int:
+    return run.first
 
 
 class Index:
     """Finds ops by group and number, and forgets whole files."""
 
     def __init__(self) -> None:
-        self._groups: dict[int, _Group] = {}
-        self._by_file: dict[int, list[tuple[int, int]]] = {}
+        self._runs: dict[int, list[_Run]] = {}  # by group
+        self._groups_of: dict[int, dict[int, None]] = {}  # those with ops in a file, by ordinal
 
     def put(self, group: int, op: int, place: Place) -> None:
         """Hold an op; an older entry of the same op is not held any more."""
         assert op > 0
-        held = self._groups.get(group)
-        if held is None:
-            held = self._groups[group] = _Group()
-        held.put(op, place)
-        self._by_file.setdefault(place.ordinal, []).append((group, op))
+        runs = self._runs.get(group)
+        if runs is None:
+            runs = self._runs[group] = []
+        at = len(runs)
+        if at and runs[-1].end > op:
+            at = _split(runs, op)
+            del runs[at : _split(runs, op + 1)]
+        if not at or runs[at - 1].end != op or runs[at - 1].ordinal != place.ordinal:
+            runs.insert(at, _Run(place.ordinal, op, bytearray()))
+            at += 1
+            self._groups_of.setdefault(place.ordinal, {})[group] = None
+        runs[at - 1].append(place)
 
     def find(self, group: int, op: int) -> Place | None:
         """Give where an op lies."""
-        held = self._groups.get(group)
-        return held.places.get(op) if held else None
+        runs = self._runs.get(group, [])
+        at = bisect_right(runs, op, key=_first_of)
+        if not at or runs[at - 1].end <= op:
+            return None
+        return runs[at - 1].get(op)
 
     def truncate(self, group: int, from_op: int) -> None:
         """Drop the ops of a group from one on."""
-        held = self._groups.get(group)
-        if held is None:
-            return
-        for op in [op for op in held.places if op >= from_op]:
-            del held.places[op]
-            held.is_stale = True
+        runs = self._runs.get(group, [])
+        del runs[_split(runs, from_op) :]
 
     def drop_group(self, group: int) -> None:
         """Drop all ops of a group."""
-        self._groups.pop(group, None)
+        self._runs.pop(group, None)
 
     def drop_file(self, ordinal: int) -> None:
         """Drop what lies in a file that is about to be overwritten."""
-        for group, op in self._by_file.pop(ordinal, ()):
-            held = self._groups.get(group)
-            place = held.places.get(op) if held else None
-            if held is not None and place is not None and place.ordinal == ordinal:
-                del held.places[op]
-                held.is_stale = True
+        for group in self._groups_of.pop(ordinal, ()):
+            kept = [run for run in self._runs.get(group, ()) if run.ordinal != ordinal]
+            if kept:
+                self._runs[group] = kept
+            else:
+                self._runs.pop(group, None)
 
-    def held_in(self, ordinal: int) -> list[tuple[int, int]]:
-        """Give the groups and ops whose newest entry lies in a file, once each, in their order."""
-        named = dict.fromkeys(self._by_file.get(ordinal, ()))
-        return [
-            (group, op)
-            for group, op in named
-            if (place := self.find(group, op)) is not None and place.ordinal == ordinal
-        ]
+    def held_in(self, ordinal: int, above: Mapping[int, int]) -> Iterator[tuple[int, int]]:
+        """Give the groups and ops whose newest entry lies in a file, above an op of each group."""
+        for group in self._groups_of.get(ordinal, ()):
+            lowest = above.get(group, 0) + 1
+            for run in self._runs.get(group, ()):
+                if run.ordinal == ordinal:
+                    for op in range(max(run.first, lowest), run.end):
+                        yield group, op
 
-    def oldest_op(self, group: int) -> int:
-        """Give the lowest op of the run with bodies that ends at the newest; 0 if there is none."""
-        held = self._groups.get(group)
-        return held.oldest() if held else 0
+
+def _split(runs: list[_Run], op: int) -> int:
+    """Let no run reach over the start of an op; give the index of the first run from there on."""
+    at = bisect_left(runs, op, key=_first_of)
+    if at and runs[at - 1].end > op:
+        runs.insert(at, runs[at - 1].cut(op))
+    return at

@@ -357,10 +357,6 @@ class Store:
         """Give what the disk must do, in order, once."""
         return self._outbox.take_effects()
 
-    def oldest_op(self, group: int) -> int:
-        """Give the lowest op of the run that ends at the newest op held with a body; 0 if none."""
-        return self._journal.index.oldest_op(group)
-
     def read(self, group: int, op: int, token: int) -> bool:
         """Start reading an op; return whether the journal holds it with its body."""
         return self._reads.start(group, op, token)
