@@ -45,14 +45,10 @@ BURST_MAX = 16
 ROUNDS_BETWEEN_PURGES = 1000  # The node keeps new messages in memory: they could hide a leak.
 UNFINISHED_MAX = 50  # connections that are left in the middle of a frame
 RESIDENT_BYTES_MAX = 192 * MIB
-# Hashing passwords is not what this is about. Shots that happen to be right are sends, too: with
-# the usual 256 MiB for the newest messages, what a long run stores would be taken for a leak.
+# Hashing passwords is not what this is about.
 ENVIRONMENT = {
     "HEADRACE_SECURITY_ARGON2_TIME_COST": "1",
     "HEADRACE_SECURITY_ARGON2_MEMORY": "8 KiB",
-    "HEADRACE_TCP_FRAME_BYTES_MAX": "8 MiB",
-    "HEADRACE_SEGMENTS_TAIL_BYTES_MAX": "16 MiB",
-    "HEADRACE_SEGMENTS_RECEIVE_BYTES_MAX": "16 MiB",
 }
 
 
