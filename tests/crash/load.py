@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.base.endpoints import Endpoint
+from headrace.partitions.dedup import ANSWERS_MAX
 from headrace.wire.commands.streams import CREATE_STREAM, CreateStream
 from headrace.wire.commands.topics import CREATE_TOPIC, CreateTopic
 from headrace.wire.errors import Code, DecodeError, RefusedError, RemoteError
@@ -92,9 +93,7 @@ class Crowd:
                 place,
                 messages=rng.choice([1, 8, 20]),
                 payload_bytes=rng.choice([200, 2000, 8000]),
-                # 16 answers are kept. Refused sends go out again behind the others, so with 14 or
-                # more in flight one of the last three confirmed may be among them no more (O4.2).
-                window=rng.choice([1, 4, 13]),
+                window=rng.choice([1, 4, 16]),
             )
             for number, place in enumerate(places)
             for each in range(producers)
@@ -145,7 +144,10 @@ class Crowd:
             self._failures.append(error)
 
     def settle(self, address: Endpoint) -> None:
-        """Have everything answered, and what was confirmed last confirmed again (O4)."""
+        """Have everything answered, and what was applied last confirmed again (O4).
+
+        Offsets tell what was applied last: refused sends went out again behind later ones.
+        """
         for producer in self.producers:
             self.tally.resent += len(producer.unanswered)
             producer.resume(address)
@@ -156,7 +158,8 @@ class Crowd:
                 for send in producer.history
                 if send.outcome == "ok" and not is_lost(send.base_offset)
             ]
-            for send in confirmed[-3:]:
+            confirmed.sort(key=lambda send: send.base_offset)
+            for send in confirmed[-ANSWERS_MAX:]:
                 again = producer.confirm_again(send)
                 assert again == send.base_offset, f"{send}: confirmed again at {again}"
             producer.close()
