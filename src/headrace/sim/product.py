@@ -109,7 +109,7 @@ class Product:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._timeouts = _timeouts(options.heartbeat_ticks)
+        self._timeouts = short_timeouts(options.heartbeat_ticks)
         self._groups = tuple(
             GroupConfig(group, group not in options.replicated_groups) for group in options.groups
         )
@@ -155,7 +155,7 @@ class Product:
         )
 
 
-def _timeouts(beat: int) -> Timeouts:
+def short_timeouts(beat: int) -> Timeouts:
     """Give short waits in the proportions of the long ones."""
     return Timeouts(
         heartbeat_interval=beat,

@@ -7,10 +7,10 @@ from headrace.shard.desk import Watch
 from headrace.shard.settings import ShardSettings
 from headrace.shard.shard import Shard
 from headrace.sim.nodes.options import NodeOptions
+from headrace.sim.product import short_timeouts
 from headrace.sim.swarm import CLUSTER
 from headrace.storage import store as storage
 from headrace.storage.config import StoreConfig
-from headrace.vsr.timeouts import Timeouts
 
 STORES = (0, 1)  # the metadata group's and the partitions'
 
@@ -69,7 +69,7 @@ class Product:
             cluster=CLUSTER,
             replica=node,
             replica_count=self._options.replica_count,
-            timeouts=_timeouts(self._options.heartbeat_ticks),
+            timeouts=short_timeouts(self._options.heartbeat_ticks),
             seed=seed,
             journal=store,
             pipeline_max=sizes.pipeline_max,
@@ -89,17 +89,3 @@ class Product:
             boot_identity=boot_identity,
             journal=store,
         )
-
-
-def _timeouts(beat: int) -> Timeouts:
-    """Give short waits in the proportions of the long ones."""
-    return Timeouts(
-        heartbeat_interval=beat,
-        heartbeat_timeout=10 * beat,
-        prepare_retransmit_interval=max(1, beat // 2),
-        view_change_retransmit_interval=beat,
-        view_change_status_timeout=10 * beat,
-        request_start_view_retransmit_interval=2 * beat,
-        repair_retry_interval=2 * beat,
-        transfer_retry_interval=2 * beat,
-    )
