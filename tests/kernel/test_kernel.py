@@ -1,6 +1,8 @@
 """What each function of the kernel promises, for both kernels."""
 
 import pickle
+from array import array
+from itertools import accumulate
 from types import ModuleType
 
 import pytest
@@ -61,6 +63,29 @@ def test_build_takes_a_cut_of_longer_columns(
     kernel: ModuleType, messages: list[Message], before: bytes, after: bytes
 ) -> None:
     assert kernel.build(*source_of(messages, before=before, after=after)) == batch_of(messages)
+
+
+@FEW
+@given(
+    values=st.lists(st.binary(max_size=9), max_size=9),
+    before=st.binary(max_size=9),
+    after=st.binary(max_size=9),
+)
+def test_a_column_is_cut_into_its_values(
+    kernel: ModuleType, values: list[bytes], before: bytes, after: bytes
+) -> None:
+    offsets = array("i", accumulate(map(len, values), initial=len(before)))
+    column = before + b"".join(values) + after
+    assert kernel.cut(column, offsets) == values
+    assert kernel.cut(memoryview(bytearray(column)), offsets.tobytes()) == values
+
+
+def test_values_that_were_cut_outlive_their_column(kernel: ModuleType) -> None:
+    column = bytearray(b"one" + b"two" * 500)
+    values = kernel.cut(column, array("i", [0, 3, len(column)]))
+    column[:] = bytes(len(column))
+    assert values == [b"one", b"two" * 500]
+    assert {type(value) for value in values} == {bytes}
 
 
 @FEW
@@ -201,6 +226,10 @@ def test_wrong_buffers_are_refused(kernel: ModuleType) -> None:
             kernel.admit(wrong, 3, 0, 0, 0)
         with pytest.raises(TypeError):
             kernel.build(*source_of(simple_messages(1))[:3], wrong, None, None)
+        with pytest.raises(TypeError):
+            kernel.cut(wrong, bytes(4))
+        with pytest.raises(TypeError):
+            kernel.cut(b"", wrong)
 
 
 def test_wrong_arguments_are_refused(kernel: ModuleType) -> None:
@@ -218,6 +247,8 @@ def test_wrong_arguments_are_refused(kernel: ModuleType) -> None:
         lambda: kernel.columns(batch, 0, 1),
         lambda: kernel.columns(batch, 0, 1.5, CHECKED),
         lambda: kernel.columns(batch, None, 1, CHECKED),
+        lambda: kernel.cut(b""),
+        lambda: kernel.cut(b"", [0]),
         lambda: kernel.build(*source[:4]),
         lambda: kernel.build(*source[:4], b"", None),
         lambda: kernel.build(*source[:4], None, b""),
@@ -286,7 +317,9 @@ def test_an_error_can_be_pickled() -> None:
 
 def test_the_public_names_are_those_of_one_kernel(native: ModuleType, twin: ModuleType) -> None:
     served = native if public.NATIVE else twin
-    for name in ("admit", "verify", "find_offset", "find_timestamp", "slice_batch", "build"):
+    functions = [name for name in public.__all__ if name.islower()]
+    assert {"admit", "build", "columns", "cut"} <= set(functions)
+    for name in functions:
         assert getattr(public, name).__doc__ == getattr(served, name).__doc__
 
 

@@ -63,6 +63,12 @@ def building(reason: Reason, frame: int, position: int, *columns: object) -> Cas
     return Case(reason, frame, position, lambda kernel: kernel.build(*columns))
 
 
+def cutting(
+    reason: Reason, frame: int, position: int, values: bytes, offsets: "array[int] | bytes"
+) -> Case:
+    return Case(reason, frame, position, lambda kernel: kernel.cut(values, offsets))
+
+
 def with_headers(headers: bytes) -> list[Message]:
     return [Message(bytes(16), 5, b"x"), Message(bytes(16), 5, b"y", headers)]
 
@@ -170,6 +176,12 @@ CASES = [
     building(Reason.USER_HEADERS_TRUNCATED, 1, 6, *source_of(with_headers(field(1, b"k") + b"1"))),
     building(Reason.USER_HEADERS_ODD, 1, 6, *source_of(with_headers(field(1, b"k")))),
     building(Reason.TIMESTAMP_SPAN, 2, 16, GOOD.ids, array("q", [9, 5, 5 + 2**32]), *GOOD[2:]),
+    cutting(Reason.COLUMN_LENGTH, -1, 0, b"abc", b""),
+    cutting(Reason.COLUMN_LENGTH, -1, 0, b"abc", bytes(7)),
+    cutting(Reason.COLUMN_OFFSETS, -1, 8, b"abc", array("i", [0, 1, 4])),
+    cutting(Reason.COLUMN_OFFSETS, -1, 0, b"abc", array("i", [-1, 1, 3])),
+    cutting(Reason.COLUMN_OFFSETS, 1, 8, b"abc", array("i", [0, 2, 1, 3])),
+    cutting(Reason.COLUMN_OFFSETS, 0, 4, b"abc", array("i", [0, 3, 2])),
 ]
 
 

@@ -1,5 +1,6 @@
 """Both kernels give the same result, or the same error, on sound and on damaged input."""
 
+from array import array
 from random import Random
 from types import ModuleType
 
@@ -71,6 +72,19 @@ def test_damaged_columns(
     random = Random(seed)
     source = damage_source(random, source_of(messages, before=b"--", after=b"---"))
     assert outcome(native.build, *source) == outcome(twin.build, *source)
+    for column in (source[2:4], source[4:6]):
+        if None not in column:
+            assert outcome(native.cut, *column) == outcome(twin.cut, *column)
+
+
+@settings(max_examples=100)
+@given(values=st.binary(max_size=9), offsets=st.lists(st.integers(-1, 11), max_size=5))
+def test_any_offsets(
+    native: ModuleType, twin: ModuleType, values: bytes, offsets: list[int]
+) -> None:
+    ends = array("i", offsets).tobytes()
+    for given_ends in (ends, ends + b"\0"):
+        assert outcome(native.cut, values, given_ends) == outcome(twin.cut, values, given_ends)
 
 
 def test_every_length_of_payload(native: ModuleType, twin: ModuleType) -> None:

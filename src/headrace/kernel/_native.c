@@ -1783,6 +1783,58 @@ static PyObject *py_columns_scalar(PyObject *module, PyObject *const *arguments,
     return columns_with(module, arguments, count, false);
 }
 
+/* ------------------------------------------------------------------------------------ cut -- */
+
+/* Makes one object for each string, so the lock is held throughout. As in `build`, each offset is
+ * read once and held against its limits before it is used. */
+static PyObject *cut_strings(PyObject *module, const Strings *strings, uint64_t count)
+{
+    PyObject *list = PyList_New((Py_ssize_t)count);
+    uint64_t from = strings->first;
+    for (uint64_t index = 0; list != NULL && index < count; index++) {
+        Fault fault;
+        uint64_t to;
+        if (!string_end(strings, index, count, from, &to, &fault)) {
+            Py_DECREF(list);
+            return raise_fault(module, &fault);
+        }
+        PyObject *string = PyBytes_FromStringAndSize((const char *)strings->values + from,
+                                                     (Py_ssize_t)(to - from));
+        if (string == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, (Py_ssize_t)index, string);
+        from = to;
+    }
+    return list;
+}
+
+PyDoc_STRVAR(cut_doc,
+"cut(values, offsets, /)\n--\n\n"
+"Return the values of a column of byte strings, each as an object of its own.");
+
+static PyObject *py_cut(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    Py_buffer values, offsets;
+    if (!parse_count("cut", count, 2)
+        || PyObject_GetBuffer(arguments[0], &values, PyBUF_SIMPLE) < 0)
+        return NULL;
+    PyObject *list = NULL;
+    if (PyObject_GetBuffer(arguments[1], &offsets, PyBUF_SIMPLE) == 0) {
+        uint64_t ends = (uint64_t)offsets.len / 4;
+        uint64_t strings_count = ends > 0 ? ends - 1 : 0;
+        Strings strings;
+        Fault fault;
+        if (open_strings(&values, &offsets, strings_count, &strings, &fault))
+            list = cut_strings(module, &strings, strings_count);
+        else
+            raise_fault(module, &fault);
+        PyBuffer_Release(&offsets);
+    }
+    PyBuffer_Release(&values);
+    return list;
+}
+
 /* --------------------------------------------------------------------------------- module -- */
 
 /* Positional arguments only: parsing keywords costs more than the work on a small batch. */
@@ -1798,6 +1850,7 @@ static PyMethodDef methods[] = {
     FAST(build),
     FAST(columns),
     FAST(columns_scalar),
+    FAST(cut),
     ONE(xxh3_64),
     ONE(xxh3_64_scalar),
     ONE(hash_frames),

@@ -66,7 +66,8 @@ class BatchError(ValueError):
     Attributes:
         reason: What is wrong.
         frame: Index of the frame within its batch, or -1 when the batch as a whole is at fault.
-        position: Byte position of the fault in the buffer given; for `build`, in the column.
+        position: Byte position of the fault in the buffer given; for `build` and `cut`, in the
+            column.
         found: The value that was there.
         wanted: The value, or the limit, it was held against.
     """

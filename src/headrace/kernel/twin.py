@@ -6,6 +6,7 @@ Arguments are positional, as there.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from operator import index as as_int
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
@@ -319,6 +320,26 @@ def columns(
     )
 
 
+def cut(values: ReadableBuffer, offsets: ReadableBuffer, /) -> list[bytes]:
+    """Return the values of a column of byte strings, each as an object of its own.
+
+    Args:
+        values: The strings, one after the other.
+        offsets: Signed 32-bit numbers, one more than strings: where in `values` each starts and
+            ends. The first need not be zero.
+
+    Raises:
+        BatchError: The offsets are no whole numbers, fall, or lie outside the values.
+    """
+    view, offsets_view = _view(values), _view(offsets)
+    count = max(len(offsets_view) // 4, 1) - 1
+    ends = _ends(view, offsets_view, count)
+    for index in range(count):
+        _check_end(index, ends)
+    data = bytes(view)
+    return [data[start:end] for start, end in pairwise(ends)]
+
+
 def xxh3_64(data: ReadableBuffer, /) -> int:
     """Return the XXH3 64-bit hash of the data, seed 0."""
     return xxh3_64_intdigest(_view(data))
@@ -525,15 +546,20 @@ def _ends(values: memoryview, offsets: memoryview, count: int) -> tuple[int, ...
     return ends
 
 
+def _check_end(index: int, ends: tuple[int, ...]) -> None:
+    """Check that a value ends behind its start and no later than the last one."""
+    start, end = ends[index], ends[index + 1]
+    if end > ends[-1] or end < start:
+        wanted = start if end < start else ends[-1]
+        raise BatchError(Reason.COLUMN_OFFSETS, index, 4 * (index + 1), end, wanted)
+
+
 def _check_row(
     index: int, payload_ends: tuple[int, ...], header_ends: tuple[int, ...], delta: int
 ) -> None:
     """Check the lengths and the creation time of one message to be."""
-    for ends in (payload_ends, header_ends):
-        end = ends[index + 1]
-        if end > ends[-1] or end < ends[index]:
-            wanted = ends[index] if end < ends[index] else ends[-1]
-            raise BatchError(Reason.COLUMN_OFFSETS, index, 4 * (index + 1), end, wanted)
+    _check_end(index, payload_ends)
+    _check_end(index, header_ends)
     payload = payload_ends[index + 1] - payload_ends[index]
     if not 1 <= payload <= PAYLOAD_BYTES_MAX:
         raise BatchError(Reason.PAYLOAD_LENGTH, index, 4 * index, payload, PAYLOAD_BYTES_MAX)
