@@ -1,5 +1,6 @@
 """Messages on their way in and out."""
 
+import pickle
 from array import array
 from collections.abc import Iterable
 
@@ -30,10 +31,12 @@ SCALARS = st.one_of(
 HEADERS = st.dictionaries(st.text(min_size=1, max_size=20), SCALARS, max_size=4)
 
 
-def polled(values: list[bytes], headers: list[bytes], base: int = 0) -> PolledMessages:
+def polled(
+    values: list[bytes], headers: list[bytes], base: int = 0, taken: int = 5_000_000
+) -> PolledMessages:
     times = array("Q", range(1000, 1000 + len(values)))
     batch = bytearray(build_batch(values, headers, times))
-    admit_batch(batch, len(values), partition_id=7, base_offset=base, base_timestamp=5_000_000)
+    admit_batch(batch, len(values), partition_id=7, base_offset=base, base_timestamp=taken)
     return PolledMessages(7, base + len(values) - 1, len(values), memoryview(batch))
 
 
@@ -59,6 +62,28 @@ def test_a_message_tells_of_itself() -> None:
     assert messages[0].time.isoformat() == "1970-01-01T00:00:05+00:00"
     assert repr(messages[1]).endswith("...'>")
     assert repr(messages) == "<2 messages of partition 7, 0 to 1>"
+
+
+def test_a_message_lives_on_by_itself() -> None:
+    poll = polled([b"a", b"b" * 600], [encode_headers({"n": 1}), b""])
+    message = read_messages(poll)[0]
+    memory = poll.batches
+    memory[:] = bytes(len(memory))  # as the next answer does
+    again = pickle.loads(pickle.dumps(message))
+    assert (again.value, again.headers, again.id) == (b"a", {"n": 1}, message.id)
+    assert again != message
+    assert len({message, again}) == 2
+    with pytest.raises(AttributeError):
+        message.value = b"b"  # type: ignore[misc] # that is the point
+
+
+@given(taken=st.lists(st.integers(1, 3), max_size=4))
+def test_each_message_has_the_time_of_its_batch(taken: list[int]) -> None:
+    polls = [polled([b"a"] * 2, [b""] * 2, 2 * index, time) for index, time in enumerate(taken)]
+    data = b"".join(poll.batches for poll in polls)
+    messages = read_messages(PolledMessages(7, 0, 2 * len(taken), memoryview(data)))
+    assert [message.timestamp for message in messages] == [time for time in taken for _ in "ab"]
+    assert messages.timestamps() == [messages[index].timestamp for index in range(len(messages))]
 
 
 def test_messages_are_a_sequence() -> None:

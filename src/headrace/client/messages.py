@@ -6,9 +6,9 @@ headers when somebody looks at those; who works with columns never pays for eith
 
 import os
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import accumulate, pairwise, repeat
+from itertools import accumulate, repeat
 from typing import cast, overload
 
 import msgspec
@@ -32,6 +32,7 @@ from headrace.wire.fields import (
 )
 
 _MICROS = 1_000_000
+_NUMBER_BYTES = 8
 
 
 class Message(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -133,11 +134,11 @@ class Messages(Sequence[Message]):
             repeat(self.partition),
             self._offsets.tolist(),
             self.values(),
-            self._timestamps.tolist(),
-            self._origins.tolist(),
+            _numbers(columns.timestamps),
+            _numbers(columns.origin_timestamps),
             repeat(columns.ids),
             range(len(self)),
-            _cut(columns.headers, self._header_offsets) if columns.headers else repeat(b""),
+            kernel.cut(columns.headers, columns.header_offsets) if columns.headers else repeat(b""),
         )
 
     def __repr__(self) -> str:
@@ -158,7 +159,7 @@ class Messages(Sequence[Message]):
 
     def values(self) -> list[bytes]:
         """Give the values alone: cheaper than making the messages."""
-        return _cut(self.columns.payloads, self._payload_offsets)
+        return kernel.cut(self.columns.payloads, self.columns.payload_offsets)
 
     def timestamps(self) -> list[int]:
         """Give when the server took each, in microseconds since 1970."""
@@ -208,9 +209,12 @@ class Messages(Sequence[Message]):
         )
 
 
-def _cut(data: bytes, ends: "memoryview[int]") -> list[bytes]:
-    """Cut a column of bytes at its offsets."""
-    return [data[start:end] for start, end in pairwise(ends.tolist())]
+def _numbers(column: bytes) -> Iterable[int]:
+    """Give the numbers of a column; where all are one, as the times of one batch are, just it."""
+    numbers = memoryview(column).cast("q")
+    if column and column == column[:_NUMBER_BYTES] * len(numbers):
+        return repeat(numbers[0], len(numbers))
+    return numbers.tolist()
 
 
 def read_messages(polled: PolledMessages, *, offset_min: int = 0) -> Messages:
