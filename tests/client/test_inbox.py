@@ -53,6 +53,15 @@ def test_what_follows_a_small_frame_is_seen() -> None:
     assert inbox.is_overfull
 
 
+def test_the_next_large_answer_has_place_at_once() -> None:
+    inbox = Inbox()
+    receive(inbox, frame(3 * FIRST_BYTES), [])
+    inbox.clear()
+    assert len(inbox.space()) == 3 * FIRST_BYTES
+    assert receive(inbox, frame(300) + b"more", []) == frame(300)
+    assert inbox.is_overfull
+
+
 def test_a_large_buffer_is_let_go() -> None:
     inbox = Inbox()
     receive(inbox, frame(KEPT_BYTES_MAX + 1), [])

@@ -144,6 +144,23 @@ def test_nobody_answers_in_time(using: Callable[..., None]) -> None:
 
 
 @BOTH
+def test_nobody_takes_in_time(using: Callable[..., None]) -> None:
+    is_over = threading.Event()
+
+    def work(carry_out: Carry) -> None:
+        carry_out(Open(endpoint, 10.0))
+        with pytest.raises(TimeoutError):
+            carry_out(Transmit(b"head", LARGE * 4, 0.01))
+        is_over.set()
+
+    def talk(_: socket.socket) -> None:
+        assert is_over.wait(10)
+
+    with serving(talk) as endpoint:
+        using(work)
+
+
+@BOTH
 def test_without_a_connection(using: Callable[..., None]) -> None:
     def work(carry_out: Carry) -> None:
         with pytest.raises(ConnectionError, match="not connected"):

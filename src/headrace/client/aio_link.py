@@ -64,7 +64,8 @@ class _Wire(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self._is_writable.set()
 
-    async def transmit(self, head: bytes, batch: bytes) -> None:
+    def transmit_nowait(self, head: bytes, batch: bytes) -> bool:
+        """Send bytes; give whether more may follow at once."""
         self._check()
         assert self.transport is not None
         if len(batch) <= JOIN_BYTES_MAX:
@@ -72,8 +73,10 @@ class _Wire(asyncio.BufferedProtocol):
         else:
             self.transport.write(head)
             self.transport.write(batch)
-        if not self._is_writable.is_set():
-            await self._is_writable.wait()
+        return self._is_writable.is_set()
+
+    async def wait_writable(self) -> None:
+        await self._is_writable.wait()
         self._check()
 
     async def receive(self, into: memoryview, wanted: int) -> int:
@@ -121,15 +124,15 @@ class AioLink:
         Raises:
             OSError: The connection is of no more use.
         """
-        if isinstance(effect, Pause):
-            await asyncio.sleep(effect.seconds)
-            return 0
-        async with asyncio.timeout(effect.seconds_max):
-            if isinstance(effect, Receive):
+        if isinstance(effect, Receive):
+            async with asyncio.timeout(effect.seconds_max):
                 return await self._connected().receive(effect.into, effect.bytes_min)
-            if isinstance(effect, Transmit):
-                await self._connected().transmit(effect.head, effect.batch)
-            else:
+        if isinstance(effect, Transmit):
+            await self._transmit(effect)
+        elif isinstance(effect, Pause):
+            await asyncio.sleep(effect.seconds)
+        else:
+            async with asyncio.timeout(effect.seconds_max):
                 await self._open(effect)
         return 0
 
@@ -145,6 +148,13 @@ class AioLink:
         loop = asyncio.get_running_loop()
         # asyncio sets TCP_NODELAY on its connections by itself.
         _, self._wire = await loop.create_connection(_Wire, *effect.endpoint)
+
+    async def _transmit(self, effect: Transmit) -> None:
+        wire = self._connected()
+        if wire.transmit_nowait(effect.head, effect.batch):
+            return  # Nearly always: no timer is needed.
+        async with asyncio.timeout(effect.seconds_max):
+            await wire.wait_writable()
 
     def _connected(self) -> _Wire:
         if self._wire is None:

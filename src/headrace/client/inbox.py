@@ -1,7 +1,9 @@
 """Where the answers of one connection arrive: one buffer, used again for each. Sans-IO.
 
 A large answer is received straight into its place, and its memory is not given back and asked for
-again with each one: for answers of 1 MiB that was half of a poll's time (bench/client.py).
+again with each one: for answers of 1 MiB that was half of a poll's time (bench/client.py). All of
+it is offered from the first byte on, so an answer as large as the last one comes in one piece if it
+is there already.
 
 Invariants: a frame is a view of the buffer, which holds until `clear`; whoever wants to keep what
             is in it copies it before.
@@ -40,12 +42,12 @@ class Inbox:
         Raises:
             RemoteError: The frame declares a size outside the limits.
         """
-        end = max(self._size(), FIRST_BYTES)
-        if end > len(self._buffer):
-            grown = bytearray(end)
+        size = self._size()
+        if size > len(self._buffer):
+            grown = bytearray(size)
             grown[: self._filled] = memoryview(self._buffer)[: self._filled]
             self._buffer = grown
-        return memoryview(self._buffer)[self._filled : end]
+        return memoryview(self._buffer)[self._filled :]
 
     def fill(self, count: int) -> None:
         """Note that so many bytes have come."""
