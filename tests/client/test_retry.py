@@ -25,7 +25,7 @@ from apache_iggy import (
 import headrace
 from headrace.base.endpoints import Endpoint
 from headrace.client.batching import Place
-from headrace.client.session import Session
+from headrace.client.connection import Connection
 from headrace.client.steps import Steps
 from headrace.wire.numbers import Operation
 from tests.client.proxy import Plan, faulty_proxy
@@ -78,13 +78,13 @@ def test_the_check_sees_what_a_new_client_id_would_repeat(
     node: Node, client: headrace.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client that came back under another id would store messages twice, and be found out."""
-    connect_again = Session._connect
+    connect_again = Connection.connect
 
-    def connect_as_another(self: Session, deadline: float) -> Steps[None]:
-        self.client += 1
+    def connect_as_another(self: Connection, deadline: float) -> Steps[None]:
+        self._client += 1
         return connect_again(self, deadline)
 
-    monkeypatch.setattr(Session, "_connect", connect_as_another)
+    monkeypatch.setattr(Connection, "connect", connect_as_another)
     plan = Plan(7, 0.2, ("after",))
     with faulty_proxy(node.tcp, plan) as address, headrace.connect(str(address)) as ours:
         confirmed = {}

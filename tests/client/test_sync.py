@@ -298,9 +298,9 @@ def test_the_end_of_a_client_ends_what_it_has_opened(node: Node, client: headrac
 
 def test_the_heartbeat_keeps_an_idle_client_known(node: Node) -> None:
     with headrace.connect(str(node.tcp), heartbeat="20 ms") as client:
-        heard = client._session._heard
+        heard = client._session._connection.heard
         deadline = time.monotonic() + 10
-        while client._session._heard == heard:
+        while client._session._connection.heard == heard:
             time.sleep(0.01)
             assert time.monotonic() < deadline
 
