@@ -5,13 +5,13 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.lanes.test_install import BUILT_FROM, ROOT, copy, run
+from tests.lanes.building import ROOT, Wheel, run
 
 README = (ROOT / "README.md").read_text()
 WAIT_SECONDS = 60
@@ -28,19 +28,6 @@ def test_the_readme_has_three_commands() -> None:
         "echo hello | headrace produce shop/orders",
         "headrace tail shop/orders",
     ]
-
-
-def build_wheel(folder: Path, compiler: str) -> Path:
-    """Build the wheel as a release would, from what git holds."""
-    project = folder / "project"
-    project.mkdir()
-    for name in BUILT_FROM:
-        copy(ROOT / name, project / name)
-    wheels = folder / "wheels"
-    pip = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps")
-    run(*pip, "--wheel-dir", str(wheels), str(project), CC=compiler)
-    (wheel,) = wheels.glob("headrace-*.whl")
-    return wheel
 
 
 def install(folder: Path, wheel: Path) -> Path:
@@ -121,15 +108,11 @@ def node(shell: Shell, line: str) -> Iterator[None]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("has_compiler", [True, False])
-def test_the_readme_from_the_wheel(
-    tmp_path: Path, needs: Callable[[str], str], has_compiler: bool
-) -> None:
+def test_the_readme_from_the_wheel(tmp_path: Path, wheel: Wheel) -> None:
     """Share: check, about 15 s each."""
-    compiler = needs("gcc") if has_compiler else "false"
-    shell = Shell(install(tmp_path, build_wheel(tmp_path, compiler)), tmp_path)
+    shell = Shell(install(tmp_path, wheel.path), tmp_path)
     native = shell.run("python -c 'from headrace import kernel; print(kernel.NATIVE)'")
-    assert native == f"{has_compiler}\n"
+    assert native == f"{wheel.has_compiler}\n"
     dev, produce, tail = blocks("sh")[1].splitlines()
     program = blocks("python")[0]  # the one on Spark is run with the other blocks of Spark
     (tmp_path / "program.py").write_text(program)
