@@ -63,6 +63,8 @@ def test_a_folder_in_use(data: Path, capsys: pytest.CaptureFixture[str]) -> None
     told = capsys.readouterr()
     assert told.out == ""
     assert f"{data} is in use by process {os.getpid()} " in told.err
+    assert "stop it first" in told.err
+    assert "--data" not in told.err  # no flag of the doctor
 
 
 def test_what_is_no_data_folder(data: Path, capsys: pytest.CaptureFixture[str]) -> None:

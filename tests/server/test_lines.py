@@ -79,6 +79,9 @@ def test_folders() -> None:
     assert lines.folder_locked(folder, None) == (
         "/data is in use by another process: stop it, or choose another folder with --data"
     )
+    assert lines.folder_not_at_rest(folder, None).startswith(
+        "/data is in use by another process: stop it first"
+    )
     assert lines.folder_unusable(folder, failure(errno.EROFS)) == (
         "/data cannot be written by this user: choose another with --data"
     )

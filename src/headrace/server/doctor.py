@@ -27,7 +27,7 @@ from headrace.server.doctor_report import FileReport, Report, Verdict, worst
 from headrace.server.doctor_stores import StoreExam, examine_store
 from headrace.server.folders import LOCK_NAME, PARTITIONS_NAME, StrangeFolderError, store_folders
 from headrace.server.holders import find_lock_holder
-from headrace.server.lines import folder_locked, folder_of_others
+from headrace.server.lines import folder_not_at_rest, folder_of_others
 from headrace.storage.config import StoreConfig
 from headrace.storage.layout import LayoutRecord
 
@@ -83,7 +83,7 @@ def _lock(fd: int, folder: Path) -> None:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         holder = find_lock_holder(folder / LOCK_NAME)
-        raise DoctorError(folder_locked(folder, holder)) from None
+        raise DoctorError(folder_not_at_rest(folder, holder)) from None
 
 
 def _examine_files(folder: Path, tell: Tell) -> dict[str, FileReport]:

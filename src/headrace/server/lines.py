@@ -60,9 +60,17 @@ def listen_failed(path: str, endpoint: Endpoint, error: OSError, holder: Holder 
 
 
 def folder_locked(folder: Path, holder: Holder | None) -> str:
-    """Say that another process has the data folder."""
-    by = str(holder) if holder else "another process"
-    return f"{one_line(folder)} is in use by {by}: stop it, or choose another folder with --data"
+    """Say to who starts a node that another process has the data folder."""
+    return f"{_in_use(folder, holder)}: stop it, or choose another folder with --data"
+
+
+def folder_not_at_rest(folder: Path, holder: Holder | None) -> str:
+    """Say to who looks into a data folder that a node has it."""
+    return f"{_in_use(folder, holder)}: stop it first, for what it writes changes under the reader"
+
+
+def _in_use(folder: Path, holder: Holder | None) -> str:
+    return f"{one_line(folder)} is in use by {holder or 'another process'}"
 
 
 def folder_unusable(folder: Path, error: OSError) -> str:
