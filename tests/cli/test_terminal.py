@@ -1,66 +1,27 @@
 """What only shows on a terminal: questions, secrets, bars, colours. Share: check, about 8 s."""
 
 import os
-import pty
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
-from select import select
+from pathlib import Path
+from typing import IO
 
 import pytest
 
 import headrace
 from tests.cli.conftest import Terminal
+from tests.cli.screen import WAIT_SECONDS, Screen
 from tests.node import Node
 
 pytestmark = pytest.mark.slow
 
-WAIT_SECONDS = 30
+BAR = "━"
+MANY = 20_000
 
 
-class Screen:
-    """A command whose input and output are a terminal of its own."""
-
-    def __init__(self, node: Node, *arguments: str) -> None:
-        self._master, slave = pty.openpty()
-        self._said = ""
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "headrace", *arguments],
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            env={**os.environ, "HEADRACE_ADDRESS": str(node.tcp), "TERM": "xterm", "COLUMNS": "99"},
-            start_new_session=True,
-        )
-        os.close(slave)
-
-    def wait_for(self, words: str) -> None:
-        while words not in self._said:
-            assert self._read(), f"{words!r} never came, but {self._said!r}"
-
-    def type(self, text: str) -> None:
-        os.write(self._master, text.encode())
-
-    def end(self) -> tuple[int, str]:
-        """Give its exit code and all that the terminal showed."""
-        while self._read():
-            pass
-        return self.process.wait(WAIT_SECONDS), self._said
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        os.close(self._master)
-
-    def _read(self) -> bool:
-        readable, _, _ = select([self._master], [], [], WAIT_SECONDS)
-        assert readable, f"nothing more came, only {self._said!r}"
-        piece = b""
-        with suppress(OSError):  # how the end of a terminal shows on Linux
-            piece = os.read(self._master, 65_536)
-        self._said += piece.decode()
-        return bool(piece)
+def environment_of(node: Node) -> dict[str, str]:
+    return {**os.environ, "HEADRACE_ADDRESS": str(node.tcp), "TERM": "xterm", "COLUMNS": "99"}
 
 
 @pytest.fixture
@@ -80,9 +41,35 @@ def shop(clean: headrace.Client) -> headrace.Client:
     return clean
 
 
-def open_screen(screens: list[Screen], node: Node, *arguments: str) -> Screen:
-    screens.append(Screen(node, *arguments))
+def watch(screens: list[Screen], node: Node, output: IO[bytes] | None, *arguments: str) -> Screen:
+    command = [sys.executable, "-m", "headrace", *arguments]
+    screens.append(Screen(command, environment_of(node), output))
     return screens[-1]
+
+
+def open_screen(screens: list[Screen], node: Node, *arguments: str) -> Screen:
+    return watch(screens, node, None, *arguments)
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> Path:
+    """A file of many lines."""
+    path = tmp_path / "orders.txt"
+    path.write_text("".join(f"order {number}\n" for number in range(MANY)))
+    return path
+
+
+def run_piped(node: Node, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command whose outputs are both pipes."""
+    return subprocess.run(
+        [sys.executable, "-m", "headrace", *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        env=environment_of(node),
+        text=True,
+        check=True,
+        timeout=WAIT_SECONDS,
+    )
 
 
 @pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 1), ("\n", 1), ("\x04", 130)])
@@ -130,13 +117,56 @@ def test_long_work_shows_a_bar(screens: list[Screen], node: Node, shop: headrace
     code, said = open_screen(screens, node, "group", "lag", "shop/orders", "billing").end()
     assert code == 0
     assert "offsets" in said
-    assert "━" in said
+    assert BAR in said
 
 
 def test_no_bar_without_a_terminal(terminal: Terminal, shop: headrace.Client) -> None:
     told = terminal("group", "lag", "shop/orders", "billing")
     assert (told.code, told.err) == (0, "")
-    assert "━" not in told.out
+    assert BAR not in told.out
+
+
+def test_a_file_that_is_sent_shows_a_bar(
+    screens: list[Screen], node: Node, shop: headrace.Client, many: Path
+) -> None:
+    code, said = open_screen(screens, node, "produce", "shop/orders", "--file", str(many)).end()
+    assert code == 0
+    assert BAR in said
+    assert "%" in said
+    assert f"{MANY:,} messages to shop/orders" in said
+
+
+def test_a_pipe_is_sent_and_read_without_a_bar(
+    screens: list[Screen], node: Node, shop: headrace.Client, many: Path
+) -> None:
+    """Neither shows one where stderr is no terminal; nor does `tail` into a pipe where it is."""
+    sent = run_piped(node, "produce", "shop/orders", "--file", str(many))
+    assert sent.stdout == ""
+    assert len(sent.stderr.splitlines()) == 1
+    assert BAR not in sent.stderr
+    asked = ("tail", "shop/orders", "--from", "earliest", "--count", str(MANY))
+    read = run_piped(node, *asked)
+    assert read.stderr == ""
+    assert BAR not in read.stdout
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as reader:
+        assert watch(screens, node, reader.stdin, *asked).end() == (0, "")
+        reader.communicate()
+
+
+def test_messages_that_go_to_a_file_show_a_bar(
+    screens: list[Screen], node: Node, shop: headrace.Client, many: Path, tmp_path: Path
+) -> None:
+    run_piped(node, "produce", "shop/orders", "--file", str(many))
+    asked = ("tail", "shop/orders", "--from", "earliest", "--count")
+    target = tmp_path / "copy.txt"
+    with target.open("wb") as output:
+        code, said = watch(screens, node, output, *asked, str(MANY)).end()
+    assert code == 0
+    assert BAR in said
+    assert "messages" in said
+    assert sorted(target.read_text().splitlines()) == sorted(many.read_text().splitlines())
+    with target.open("wb") as output:  # What is done at once needs none.
+        assert watch(screens, node, output, *asked, "5").end() == (0, "")
 
 
 def test_headings_are_bold_on_a_terminal_alone(

@@ -1,4 +1,4 @@
-"""How far a long input is, shown on stderr while it is read, on a terminal only.
+"""How far long work is, shown on stderr while it lasts, on a terminal only.
 
 rich is loaded for it alone.
 """
@@ -13,13 +13,13 @@ REFRESH_SECONDS = 0.1
 
 
 class Meter:
-    """A bar over the bytes of an input, or what moves where nobody knows their number."""
+    """A bar over bytes or messages, or what moves where nobody knows their number."""
 
-    def __init__(self, total_bytes: int | None, *, is_quiet: bool) -> None:
+    def __init__(self, total: int | None, *, is_quiet: bool) -> None:
         """With `is_quiet`, or where there is no terminal, it shows nothing."""
         self._is_shown = sys.stderr.isatty() and not is_quiet
-        self._total = total_bytes
-        self._bytes = 0
+        self._total = total
+        self._done = 0
         self._began = time.monotonic()
         self._due = 0.0
         self._bar: Any = None  # of rich, which is loaded late
@@ -50,15 +50,15 @@ class Meter:
             self._bar.stop()
 
     def advance(self, count: int) -> None:
-        """Note that so many bytes of the input are done."""
-        self._bytes += count
+        """Note that so many more, of what the total counts, are done."""
+        self._done += count
 
     def show(self, messages_count: int) -> None:
-        """Show how many messages are confirmed, now and then."""
+        """Show how far it is and how many messages that are, now and then."""
         now = time.monotonic()
         if self._bar is None or now < self._due:
             return
         self._due = now + REFRESH_SECONDS
         rate = messages_count / max(now - self._began, REFRESH_SECONDS)
         words = f"{messages_count:,} messages, {rate:,.0f}/s"
-        self._bar.update(self._task, completed=self._bytes, words=words)
+        self._bar.update(self._task, completed=self._done, words=words)

@@ -66,7 +66,8 @@ def produce(client: Client, wanted: Wanted) -> Done:
         interrupts = stack.enter_context(Interrupts())
         run = _Run(client.producer(wanted.topic, **wanted.options), wanted, interrupts)
         stack.callback(run.tell_unless_ended)
-        run.meter = stack.enter_context(Meter(_size_of(source), is_quiet=sys.stdin.isatty()))
+        is_typed = wanted.file is None and sys.stdin.isatty()
+        run.meter = stack.enter_context(Meter(_size_of(source), is_quiet=is_typed))
         for chunk in _read_chunks(_read_blocks(source, interrupts, run.meter), wanted):
             run.take(chunk)
         run.end()

@@ -3,6 +3,8 @@
 Loaded by name when the command runs.
 """
 
+import os
+import stat
 import sys
 import time
 from collections import deque
@@ -15,6 +17,7 @@ import click
 from headrace.cli.filters import keep
 from headrace.cli.lanes import Lane, Run, merge, open_lane
 from headrace.cli.message_lines import Writer, write_values
+from headrace.cli.meter import Meter
 from headrace.cli.names import TopicName
 from headrace.cli.starts import Newest, Start
 from headrace.cli.tail_wanted import Given, Wanted, read_wanted
@@ -30,6 +33,7 @@ COUNT_MAX = 1 << 62
 IDLE_SECONDS_MIN = 0.001
 IDLE_SECONDS_MAX = 0.1
 PARTITIONS_SECONDS = 5.0  # how old the list of partitions may get
+BAR_MESSAGES_MIN = 1_000  # what is done at once needs no bar
 
 
 def tail(client: Client, topic: TopicName, given: Given) -> None:
@@ -45,8 +49,7 @@ def tail(client: Client, topic: TopicName, given: Given) -> None:
     try:
         if isinstance(wanted.start, Newest) and len(reading.lanes) > 1:
             shown.show_all(_newest(reading.lanes, wanted.start.count))
-        for run in reading.runs(shown):
-            shown.show(run)
+        _show_runs(reading, shown, wanted)
         is_done = True
     except KeyboardInterrupt:
         is_done = True
@@ -55,6 +58,28 @@ def tail(client: Client, topic: TopicName, given: Given) -> None:
         with suppress(BrokenPipeError):
             shown.end()
         reading.close(is_done=is_done)
+
+
+def _show_runs(reading: "_Reading", shown: "_Shown", wanted: Wanted) -> None:
+    with Meter(wanted.count, is_quiet=not _has_bar(wanted)) as meter:
+        for run in reading.runs(shown):
+            before = shown.left()
+            shown.show(run)
+            meter.advance(before - shown.left())
+            meter.show(shown.count)
+
+
+def _has_bar(wanted: Wanted) -> bool:
+    """Whether it is long, its end is known, and nobody else writes to the terminal meanwhile.
+
+    Messages on the terminal show that it goes on; whoever reads a pipe may write there, too.
+    """
+    if wanted.count is None or wanted.count < BAR_MESSAGES_MIN:
+        return False
+    try:
+        return stat.S_ISREG(os.fstat(sys.stdout.fileno()).st_mode)
+    except (OSError, ValueError):  # Somebody in this process took its place.
+        return False
 
 
 def _newest(lanes: list[Lane], count: int) -> list[Message]:
@@ -73,7 +98,13 @@ class _Shown:
         self._filters = wanted.filters
         self._writer = Writer(wanted.look)
         self._left = COUNT_MAX if wanted.count is None else wanted.count
+        self._most = self._left
         self._out = out
+
+    @property
+    def count(self) -> int:
+        """How many messages were shown."""
+        return self._most - self._left
 
     def left(self) -> int:
         """How many messages may still be shown."""
