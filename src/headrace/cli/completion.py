@@ -3,15 +3,33 @@
 import importlib
 
 import click
-from click.shell_completion import get_completion_class
+from click.shell_completion import BashComplete, FishComplete, ShellComplete, ZshComplete
 
-SHELLS = ("bash", "zsh", "fish")
 VARIABLE = "_HEADRACE_COMPLETE"  # what click looks for, made from the name of the command
 MAIN_MODULE = "headrace.cli.main"
 
 
+class _ZshComplete(ZshComplete):
+    """Names the function like the file that zsh loads by itself.
+
+    Under another name zsh keeps the whole file as the function; run a second time, its end
+    completes nothing.
+    """
+
+    @property
+    def func_name(self) -> str:
+        return "_headrace"
+
+
+SHELLS: dict[str, type[ShellComplete]] = {
+    "bash": BashComplete,
+    "zsh": _ZshComplete,
+    "fish": FishComplete,
+}
+
+
 @click.command(short_help="Print the completion script of a shell.")
-@click.argument("shell", type=click.Choice(SHELLS))
+@click.argument("shell", type=click.Choice(list(SHELLS)))
 def completion(shell: str) -> None:
     """Print the script by which a shell completes this command.
 
@@ -20,8 +38,6 @@ def completion(shell: str) -> None:
 
     Example: source <(headrace completion bash)
     """
-    made = get_completion_class(shell)
-    assert made is not None
     # By name: the main module names this one.
     root = importlib.import_module(MAIN_MODULE).headrace
-    click.echo(made(root, {}, "headrace", VARIABLE).source())
+    click.echo(SHELLS[shell](root, {}, "headrace", VARIABLE).source())
