@@ -37,6 +37,7 @@ def test_a_line_is_one_json_object() -> None:
         "client": "ab",
         "op": 17,
         "about": "",
+        "recovered": False,
     }
 
 

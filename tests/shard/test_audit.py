@@ -29,9 +29,45 @@ def test_every_noted_operation_is_described() -> None:
     assert sorted(_DESCRIPTIONS) == sorted(NOTED)
 
 
-def test_the_first_user_is_told_of_once() -> None:
+def test_the_first_user_is_told_of() -> None:
     node = Whole()
     assert told(node) == [("create_user", "ok", "", "user 'iggy'")]
+    node.client().ask(streams.CREATE_STREAM, streams.CreateStream("s"))
+    told(node)
+    node.crash()
+    assert told(node) == []
+
+
+def test_what_was_ordered_and_not_answered_when_the_node_died_is_told_at_the_next_start() -> None:
+    node = Whole()
+    root = node.client()
+    root.ask(streams.CREATE_STREAM, streams.CreateStream("s"))
+    told(node)
+    node.is_syncing = False
+    root.post(root.make_frame(streams.DELETE_STREAM, streams.DeleteStream("s")))
+    assert node.audited == []
+    node.is_syncing = True
+    node.crash()
+    (line,) = node.audited
+    assert (line.event, line.outcome, line.user) == ("delete_stream", "ok", "iggy")
+    assert (line.client, line.address, line.is_recovered) == (f"{root.client:032x}", "", True)
+    assert line.op > 0
+
+
+def test_only_what_may_be_untold_is_told_again() -> None:
+    """The last op before a kill may be there twice; all before it are there once."""
+    node = Whole()
+    root = node.client()
+    for name in ("a", "b", "c"):
+        root.ask(streams.CREATE_STREAM, streams.CreateStream(name))
+        root.ask(streams.DELETE_STREAM, streams.DeleteStream(name))
+    assert [each.is_recovered for each in node.audited[-3:]] == [False] * 3
+    told(node)
+    node.crash()
+    assert [(each.about, each.is_recovered) for each in node.audited] == [("stream 'c'", True)]
+    told(node)
+    node.client().ask(streams.CREATE_STREAM, streams.CreateStream("d"))
+    told(node)
     node.crash()
     assert told(node) == []
 

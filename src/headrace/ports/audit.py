@@ -21,3 +21,4 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     client: str = ""  # its id, 32 hexadecimal digits
     op: int = 0
     about: str = ""
+    is_recovered: bool = False  # of before the start, and perhaps told then

@@ -2,7 +2,8 @@
 
 ```
 {"time": "2026-01-31T12:00:00.000000Z", "event": "login", "outcome": "ok", "user": "iggy",
- "user_id": 0, "address": "127.0.0.1:40312", "client": "1f3a...", "op": 17, "about": ""}
+ "user_id": 0, "address": "127.0.0.1:40312", "client": "1f3a...", "op": 17, "about": "",
+ "recovered": false}
 ```
 
 A file is opened for its owner alone, added to, and opened again when somebody has moved it away.
@@ -89,6 +90,7 @@ def describe(audit: Audit, now: datetime) -> str:
             "client": audit.client,
             "op": audit.op,
             "about": audit.about,
+            "recovered": audit.is_recovered,
         }
     )
 

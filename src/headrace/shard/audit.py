@@ -1,7 +1,8 @@
 """Tells the audit log of logins, and of ops that change users or remove data (SE-6).
 
-An op is told where its client is, or was, connected, once: neither by the other replicas, nor again
-by a node that starts and applies what its journal holds.
+An op is told where its client is, or was, connected, and not by the other replicas. A node that
+starts applies again what its journal holds; of that it tells only what it may not have told before
+(`told_before`), as recovered: such a line may be there twice, and none is missing.
 
 Flow: apply, reply.
 """
@@ -13,6 +14,7 @@ from headrace.metadata.applied import Applied
 from headrace.ports.audit import NO_USER_ID, OK, Audit
 from headrace.shard.connections import Connection
 from headrace.shard.desk import Desk
+from headrace.vsr.replica import Replica
 from headrace.wire.codec import Codec, decode
 from headrace.wire.commands import groups, internal, streams, tokens, topics, users
 from headrace.wire.identifiers import Identifier
@@ -65,10 +67,11 @@ class Auditor:
         desk, header = self._desk, applied.header
         address = desk.connections.address_of(header.client)
         is_own = header.client == 0
-        is_ours = (
-            desk.metadata_replica.is_primary and applied.refusal is None if is_own else address
-        )
-        if not is_ours or header.op <= desk.boot_head:
+        is_recovered = header.op <= desk.boot_head and not address
+        if header.op <= desk.boot_told or (is_own and applied.refusal is not None):
+            return
+        is_here = desk.metadata_replica.is_primary if is_own else bool(address)
+        if not is_here and not is_recovered:
             return
         operation = Operation(header.operation)
         is_rehash = is_own and operation == Operation.CHANGE_PASSWORD
@@ -82,12 +85,23 @@ class Auditor:
                 client=_hexadecimal(header.client),
                 op=header.op,
                 about=_describe(operation, applied.body),
+                is_recovered=is_recovered,
             )
         )
 
     def _name_of(self, user_id: int) -> str:
         user = self._desk.state.users.find(user_id)
         return "" if user is None else user.name
+
+
+def told_before(replica: Replica) -> int:
+    """Give the last op of which this node, before it was started, has surely told.
+
+    A prepare carries what was committed when it was made. That was applied then, and told before
+    the prepare was given to the disk: effects are carried out in their order.
+    """
+    head = replica.state.log.get(replica.op)
+    return replica.op if head is None else head.header.commit
 
 
 def describe_segments(request: topics.DeleteSegments) -> str:

@@ -49,6 +49,7 @@ class Desk:
         self.sessions = ClientTable()
         self.metadata_replica: Replica  # set when the group is added
         self.boot_head = 0  # the end of the metadata log as the disk had it
+        self.boot_told = 0  # the last op of it of which the audit log was surely told
         self.probes = Probes()
         self.out: list[ShardEffect] = []
         self.connections = Connections()

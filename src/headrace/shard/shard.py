@@ -41,7 +41,7 @@ from headrace.ports.segments import (
     SegmentsSynced,
     SegmentWritten,
 )
-from headrace.shard.audit import Auditor
+from headrace.shard.audit import Auditor, told_before
 from headrace.shard.config import GroupConfig
 from headrace.shard.connections import Connection
 from headrace.shard.desk import Desk, Watch, unwatched
@@ -98,6 +98,7 @@ class Shard:
         metadata_plane.add_group(GroupConfig(METADATA_GROUP), watched, desk.sessions)
         desk.metadata_replica = metadata_plane.groups[METADATA_GROUP]
         desk.boot_head = desk.metadata_replica.op
+        desk.boot_told = told_before(desk.metadata_replica)
         self.keeper = Keeper(desk)
         auditor = Auditor(desk)
         self._logins = Logins(desk, auditor)
