@@ -1,8 +1,11 @@
 """The keeper of secrets: real hashes, at a small price."""
 
 import logging
+import os
 import re
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from threading import Event, Lock
 
 import pytest
@@ -22,6 +25,7 @@ from headrace.ports.credentials import (
 )
 from headrace.runtime.credentials import (
     ALPHABET,
+    NICENESS,
     CredentialKeeper,
     HashParameters,
     generate_password,
@@ -262,3 +266,64 @@ def test_secrets_are_not_shown() -> None:
     shown = f"{secret} {secret!r} {secret!s} {[secret]} {VerifyPassword(1, secret, None)}"
     assert "swordfish" not in shown
     assert secret.decode() == "swordfish"
+
+
+# The priority of threads.
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has priorities of threads")
+
+
+def niceness_of(thread: int) -> int:
+    return os.getpriority(os.PRIO_PROCESS, thread)
+
+
+def threads() -> dict[int, None]:
+    return dict.fromkeys(int(path.name) for path in Path("/proc/self/task").iterdir())
+
+
+@linux
+def test_who_hashes_stands_back_and_nobody_else_does(bench: Bench) -> None:
+    usual = niceness_of(0)
+    bench.keeper.submit(HashPassword(1, RIGHT))
+    bench.wait(1)
+    found = [niceness_of(thread.native_id or 0) for thread in bench.keeper._threads]
+    assert min(usual + NICENESS, 19) in found  # One may not have begun yet.
+    assert niceness_of(0) == usual
+
+
+@linux
+@pytest.mark.slow
+def test_the_threads_of_a_hash_stand_back_too() -> None:
+    """Argon2 starts a thread for each lane but the first."""
+    usual = niceness_of(0)
+    lanes = HashParameters(time_cost=1, memory_bytes=16 << 20, parallelism=4)
+    bench = Bench(lanes)
+    with bench.keeper:
+        before = threads()
+        bench.keeper.submit(HashPassword(1, RIGHT))
+        seen: list[int] = []
+        while not seen and not bench.woken.is_set():
+            for thread in threads():
+                if thread not in before:
+                    try:
+                        seen.append(niceness_of(thread))
+                    except ProcessLookupError:  # It was short.
+                        continue
+        bench.wait(1)
+    assert seen
+    assert dict.fromkeys(seen) == {min(usual + NICENESS, 19): None}
+
+
+def test_a_priority_that_is_refused_is_told_of(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "setpriority", refuse)
+    bench = Bench()
+    with bench.keeper:
+        bench.keeper.submit(HashPassword(1, RIGHT))
+        assert isinstance(bench.wait(1)[0], PasswordHashed)
+    if sys.platform == "linux":
+        assert "passwords are hashed at the priority of everything else" in caplog.text

@@ -197,13 +197,13 @@ def test_guesses_make_the_next_wait(house: House) -> None:
     assert try_login(house, "iggy", guess) == WRONG
     assert commits(house) == before
     assert try_login(house, "iggy", b"iggy") == "done"
-    # Nobody is locked out for good: tries that are refused do not make the pause longer.
+    # Nobody is locked out for good: tries that are refused do not make the pause longer. On a busy
+    # machine it may be over by now.
     tries = 0
     while (answer := try_login(house, "alice", make_password("alice"))) == PAUSED:
         tries += 1
         assert tries < 100_000
     assert answer == "done"
-    assert tries > 0
 
 
 @pytest.mark.slow
