@@ -7,6 +7,7 @@ import pytest
 from hypothesis import settings
 
 from tests.known_secrets import check_nodes
+from tests.watched_nodes import watched_nodes
 
 # The same tree gives the same result; deadlines would assert timing.
 settings.register_profile("headrace", derandomize=True, deadline=None, database=None)
@@ -38,6 +39,7 @@ def needs() -> Callable[[str], str]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_secret_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Search what nodes left in the temporary folders of this run, at its end."""
-    yield
+    """Search what every node of this run left, and at its end all temporary folders."""
+    with watched_nodes():
+        yield
     check_nodes(tmp_path_factory.getbasetemp())

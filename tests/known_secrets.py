@@ -1,17 +1,21 @@
 """The secrets that tests make up, and the search for them in what a node leaves behind.
 
 A password of a test begins with `MARKER`, or is one of `WORDS`; a token is remembered by whoever
-is given it. Every folder that a node of the tests wrote to is searched before it goes.
+is given it. `watched_nodes.py` has what every node of the tests left searched before it goes.
 """
 
 import base64
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from pathlib import Path
 
 MARKER = b"hush-hush"  # nine bytes: what follows does not change how they look in base64
-WORDS = (b"secret-1", b"secret-2", "pässwörd".encode(), b"correct horse battery")
+WORDS = (
+    b"secret-1",
+    b"secret-2",
+    b"secret-of-",
+    "pässwörd".encode(),
+    b"correct horse battery",
+)
 HASH_MARK = b"$argon2"  # is in the data, and must not be in what a node prints
 OUTPUT_SUFFIX = ".log"
 DATA_MARK = "layout"  # the file that every data folder has
@@ -41,11 +45,11 @@ def search(place: Path) -> list[str]:
     """Name each file of a folder, or a file, that holds a secret, and how the secret begins."""
     found = []
     for path in [place] if place.is_file() else sorted(place.rglob("*")):
-        if path.is_symlink() or not path.is_file() or path.stat().st_size == 0:
+        if path.is_symlink() or not path.is_file():
             continue
-        for secret in _held_by(path):
-            shown = secret[:12].decode(errors="replace")  # Not the whole: this is printed.
-            found.append(f"{path} holds {shown!r}...")
+        with suppress(FileNotFoundError):  # The node may still run.
+            held = _held_in(_written_in(path), is_output=path.suffix == OUTPUT_SUFFIX)
+            found += [f"{path} holds {_beginning(secret)}" for secret in held]
     return found
 
 
@@ -62,16 +66,14 @@ def check_nodes(folder: Path) -> None:
     _complain([leak for place in (*datas, *outputs) for leak in search(place)])
 
 
-@contextmanager
-def searched_folder(prefix: str) -> Iterator[Path]:
-    """Give a new folder; at its end search it for secrets, and remove it.
+def check_output(said: str) -> None:
+    """Search what a node printed and a test has read.
 
     Raises:
-        LeakedError: There was one, and the work in the folder went well otherwise.
+        LeakedError: It holds a secret.
     """
-    with tempfile.TemporaryDirectory(prefix=prefix) as name:
-        yield Path(name)
-        _complain(search(Path(name)))
+    held = _held_in(said.encode(), is_output=True)
+    _complain([f"what a node printed holds {_beginning(secret)}" for secret in held])
 
 
 def _complain(leaks: list[str]) -> None:
@@ -79,11 +81,15 @@ def _complain(leaks: list[str]) -> None:
         raise LeakedError("\n".join(["secrets were left behind:", *leaks]))
 
 
-def _held_by(path: Path) -> list[bytes]:
+def _beginning(secret: bytes) -> str:
+    """Give how a secret begins, not the whole: this is printed."""
+    return f"{secret[:12].decode(errors='replace')!r}..."
+
+
+def _held_in(written: bytes, *, is_output: bool) -> list[bytes]:
     wanted = [*_looks_of(MARKER), *WORDS, *_tokens]
-    if path.suffix == OUTPUT_SUFFIX:
+    if is_output:
         wanted.append(HASH_MARK)
-    written = _written_in(path)
     return [secret for secret in wanted if secret in written]
 
 

@@ -19,9 +19,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from headrace.base.endpoints import Endpoint, parse_endpoint
-from tests.known_secrets import searched_folder
 
 START_SECONDS_MAX = 30.0
 STOP_SECONDS_MAX = 30.0
@@ -178,12 +178,12 @@ def running_node(
 ) -> Iterator[Node]:
     """Give a started node on a new folder; stop it at the end and remove the folder.
 
-    A node that still runs at the end must stop cleanly, and have left no secret in its folder, or
-    the test that had it fails.
+    A node that still runs at the end must stop cleanly, and have left no secret in its folder
+    (`watched_nodes.py`), or the test that had it fails.
     """
     # Not pytest's temporary folder: that one outlives the run, and a node's journal is big.
-    with searched_folder("headrace-test-") as folder:
-        node = Node(folder, profile=profile, arguments=arguments, environment=environment)
+    with TemporaryDirectory(prefix="headrace-test-") as folder:
+        node = Node(Path(folder), profile=profile, arguments=arguments, environment=environment)
         node.start()
         try:
             yield node

@@ -24,6 +24,7 @@ from tests.crash.kills import run_kills
 from tests.crash.load import Tally
 from tests.crash.power import CutTally, run_cuts, why_not
 from tests.crash.steps import Ending, count_steps, end_at, end_recovery_at
+from tests.watched_nodes import watched_nodes
 
 KILLS = 1000
 CUTS = 200
@@ -141,7 +142,8 @@ def main() -> int:
         print(f"{name}: {count or 'all'}, seed {asked.seed}", flush=True)
         start = time.monotonic()
         try:
-            told = lane(count, asked.seed, asked.jobs)
+            with watched_nodes():
+                told = lane(count, asked.seed, asked.jobs)
         except AssertionError as violation:
             failed.append(name)
             told = f"VIOLATION: {violation}"

@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 
 from tests.spark.kills import KINDS, run_kills
 from tests.spark.places import run_cluster, run_connect, run_declarative
+from tests.watched_nodes import watched_nodes
 
 RESTARTS = 20
 
@@ -40,7 +41,7 @@ def main() -> int:
     lane = parser.parse_args().lane
     for name in LANES if lane == "all" else (lane,):
         began = time.monotonic()
-        with TemporaryDirectory(prefix="headrace-night-") as folder:
+        with watched_nodes(), TemporaryDirectory(prefix="headrace-night-") as folder:
             said = LANES[name](Path(folder))
         print(f"{name}: {said}, {time.monotonic() - began:.0f} s", flush=True)
     return 0

@@ -14,11 +14,12 @@ import pytest
 import headrace
 from headrace.cli.exits import Exit
 from tests.cli.conftest import Terminal
+from tests.known_secrets import make_password
 from tests.node import Node
 
 pytestmark = pytest.mark.slow  # They share one node; about 3 s of the check.
 
-PASSWORD = "lovelace-ada-1"
+PASSWORD = make_password("ada").decode()
 
 
 @pytest.fixture

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.known_secrets import check_nodes
+from tests.watched_nodes import hand_in
+
 pytestmark = pytest.mark.slow
 
 WAIT_SECONDS = 30
@@ -46,7 +49,8 @@ def dev() -> Iterator[Dev]:
     made = Dev()
     yield made
     made.process.kill()
-    made.process.communicate()
+    out, err = made.process.communicate()
+    hand_in(made.ready + out + err, made.data)
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -69,6 +73,7 @@ def test_dev_ping_and_stop(dev: Dev) -> None:
     with pytest.raises(urllib.error.HTTPError, match="404"):
         urllib.request.urlopen(f"{dev.http}/streams")
     assert dev.data.is_dir()
+    check_nodes(dev.data)  # now: it throws it away
     dev.process.send_signal(signal.SIGTERM)
     out, err = dev.process.communicate(timeout=WAIT_SECONDS)
     assert dev.process.returncode == 0
@@ -86,8 +91,10 @@ def test_what_is_taken_is_said(dev: Dev, tmp_path: Path) -> None:
         assert f"{address} is taken by {holder}" in done.stderr
         assert flag in done.stderr
         assert "Traceback" not in done.stderr
+        hand_in(done.stdout + done.stderr, tmp_path)
     done = run("dev", "--data", str(dev.data), *ANY_PORTS)
     assert done.returncode == 1
     assert f"{dev.data} is in use by {holder}" in done.stderr
+    hand_in(done.stdout + done.stderr, dev.data)
     assert dev.data.is_dir()
     assert run("ping", "--address", dev.tcp, "--count", "1").returncode == 0

@@ -13,6 +13,7 @@ from headrace.cli.exits import Exit
 from headrace.cli.main import run
 from headrace.cli.node import BOOTSTRAP_MODULE
 from headrace.server.config import ServerConfig
+from tests.watched_nodes import hand_in
 
 
 class Starts:
@@ -143,10 +144,11 @@ def test_default_credentials_stay_on_loopback(
     assert starts.config is not None
 
 
-def test_assertions_are_needed() -> None:
+def test_assertions_are_needed(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-O", "-m", "headrace", "dev"], capture_output=True, text=True, check=False
     )
+    hand_in(done.stdout + done.stderr, tmp_path)  # It has made no folder.
     assert done.returncode == 1
     assert done.stderr == (
         "headrace: the server does not start under python -O: its assertions keep data safe\n"

@@ -21,6 +21,7 @@ from headrace.wire.identifiers import First
 from tests.crash.client import Client
 from tests.crash.load import Crowd, Tally, make_topics
 from tests.crash.process import CrashNode
+from tests.watched_nodes import hand_in
 
 _SHUTDOWN = 0x8004587D  # EXT4_IOC_SHUTDOWN
 _WITHOUT_LOG_FLUSH = 2
@@ -149,6 +150,7 @@ def run_cuts(cuts: int, seed: int) -> CutTally:
         finally:
             if node.is_started:
                 node.kill()
+            hand_in(node.output(), disk.mount_point)
 
 
 def accept_losses(crowd: Crowd, node: CrashNode, tally: CutTally) -> None:

@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from tests.known_secrets import searched_folder
 from tests.node import ANY_PORT, Node, NodeError
 
 # So small that a second of load rolls segments, wraps the journal and takes checkpoints; and
@@ -147,8 +147,8 @@ def crash_node(
     *, environment: Mapping[str, str] | None = None, data: Path | None = None
 ) -> Iterator[CrashNode]:
     """Give a node on a new folder, not started; end it and remove the folder afterwards."""
-    with searched_folder("headrace-crash-") as folder:
-        node = CrashNode(folder, environment=environment, data=data)
+    with TemporaryDirectory(prefix="headrace-crash-") as folder:
+        node = CrashNode(Path(folder), environment=environment, data=data)
         try:
             yield node
         finally:

@@ -12,6 +12,7 @@ from tests.crash.client import TRANSIENT, Client, Producer
 from tests.crash.load import make_topics
 from tests.crash.power import power_disk, run_cuts
 from tests.crash.process import CrashNode
+from tests.watched_nodes import hand_in
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("loop_mounts")]
 
@@ -62,6 +63,7 @@ def test_a_full_disk_refuses_writes_serves_reads_and_recovers(tmp_path: Path) ->
             reader.close()
             if node.is_started:
                 node.kill()
+            hand_in(node.output(), disk.mount_point)
 
 
 def send_many(producer: Producer, count: int) -> None:

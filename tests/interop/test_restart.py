@@ -17,11 +17,13 @@ from apache_iggy import (
 )
 
 from tests.interop.conftest import connect_to
+from tests.known_secrets import make_password
 from tests.node import Node, running_node
 
 pytestmark = pytest.mark.slow
 
 AGAIN_SECONDS_MAX = 30.0
+SECRET = make_password("ann").decode()
 
 
 def _lasting(node: Node) -> IggyClient:
@@ -71,7 +73,7 @@ async def test_everything_acknowledged_is_there_after_a_restart(way: str) -> Non
         durabilities = {"kept": Durability.PERSISTED, "safe": Durability.REPLICATED}
         for topic, durability in durabilities.items():
             await client.create_topic("stream", topic, 1, durability=durability)
-        await client.create_user("ann", "secret")
+        await client.create_user("ann", SECRET)
         await client.create_consumer_group("stream", "kept", "group")
         for number in range(50):
             for topic in durabilities:
@@ -90,7 +92,7 @@ async def test_everything_acknowledged_is_there_after_a_restart(way: str) -> Non
         # A process that dies takes nothing along that it has written, synced or not.
         assert await _read(client, "kept") == expected
         assert await _read(client, "safe") == expected
-        assert await connect_to(node, "ann", "secret") is not None
+        assert await connect_to(node, "ann", SECRET) is not None
         consumer = await client.consumer_group("group", "stream", "kept")
         next_message = await anext(consumer.iter_messages())
         assert next_message.offset() == 31

@@ -18,9 +18,11 @@ from apache_iggy import (
 from headrace.wire.errors import Code
 from tests.interop.answers import refused, told
 from tests.interop.conftest import Connect
+from tests.known_secrets import make_password
 
 pytestmark = pytest.mark.slow
 
+SECRET = make_password("interop").decode()
 EVERYTHING = Permissions(
     GlobalPermissions(
         manage_servers=True,
@@ -57,7 +59,7 @@ EVERYTHING = Permissions(
 async def test_create_and_get(connect: Connect, unique: Callable[[str], str]) -> None:
     client = await connect()
     name = unique("ann")
-    made = await client.create_user(name, "secret")
+    made = await client.create_user(name, SECRET)
     assert told(made) == {
         "id": made.id,
         "created_at": made.created_at,
@@ -85,7 +87,7 @@ async def test_create_and_get(connect: Connect, unique: Callable[[str], str]) ->
 async def test_every_permission_is_kept(connect: Connect, unique: Callable[[str], str]) -> None:
     client = await connect()
     name = unique("everything")
-    made = await client.create_user(name, "secret", UserStatus.Active, EVERYTHING)
+    made = await client.create_user(name, SECRET, UserStatus.Active, EVERYTHING)
     assert made.permissions == EVERYTHING
     found = await client.get_user(name)
     assert found is not None
@@ -135,18 +137,18 @@ def _only(made: type[GlobalPermissions], flag: str) -> GlobalPermissions:
 async def test_update(connect: Connect, unique: Callable[[str], str]) -> None:
     client = await connect()
     first, second = unique("first"), unique("second")
-    made = await client.create_user(first, "secret", status=UserStatus.Inactive)
+    made = await client.create_user(first, SECRET, status=UserStatus.Inactive)
     assert made.status == UserStatus.Inactive
     with refused(Code.INVALID_CREDENTIALS):
-        await connect(first, "secret")
+        await connect(first, SECRET)
     await client.update_user(made.id, username=second, status=UserStatus.Active)
     assert await client.get_user(first) is None
     await client.update_user(second)  # nothing to change is no error
-    user_client = await connect(second, "secret")
+    user_client = await connect(second, SECRET)
     await user_client.ping()
     await client.update_user(second, status=UserStatus.Inactive)
     with refused(Code.INVALID_CREDENTIALS):
-        await connect(second, "secret")
+        await connect(second, SECRET)
 
 
 async def test_passwords(connect: Connect, unique: Callable[[str], str]) -> None:
@@ -168,15 +170,15 @@ async def test_passwords(connect: Connect, unique: Callable[[str], str]) -> None
 async def test_refusals(connect: Connect, unique: Callable[[str], str]) -> None:
     client = await connect()
     name, other = unique("ann"), unique("bob")
-    await client.create_user(name, "secret")
-    await client.create_user(other, "secret")
+    await client.create_user(name, SECRET)
+    await client.create_user(other, SECRET)
     with refused(Code.USER_ALREADY_EXISTS):
-        await client.create_user(name, "secret")
+        await client.create_user(name, SECRET)
     with refused(Code.USER_ALREADY_EXISTS):
         await client.update_user(other, name)
     for odd in ("ab", "n" * 51):
         with refused(Code.INVALID_USERNAME):
-            await client.create_user(odd, "secret")
+            await client.create_user(odd, SECRET)
     for odd in ("ab", "p" * 101):
         with refused(Code.INVALID_PASSWORD):
             await client.create_user(unique("odd"), odd)
@@ -191,7 +193,7 @@ async def test_refusals(connect: Connect, unique: Callable[[str], str]) -> None:
     with refused(Code.RESOURCE_NOT_FOUND):
         await client.update_permissions(nobody, None)
     with refused(Code.RESOURCE_NOT_FOUND):
-        await client.change_password(nobody, "secret", "secret-2")
+        await client.change_password(nobody, SECRET, "secret-2")
     with refused(Code.CANNOT_DELETE_USER):
         await client.delete_user("iggy")
     with refused(Code.CANNOT_CHANGE_PERMISSIONS):
@@ -221,8 +223,8 @@ async def test_nothing_is_allowed_by_itself(
     await client.create_topic(stream, "topic", 1)
     await client.create_consumer_group(stream, "topic", "group")
     name = unique("nobody")
-    await client.create_user(name, "secret")
-    user_client = await connect(name, "secret")
+    await client.create_user(name, SECRET)
+    user_client = await connect(name, SECRET)
     await user_client.ping()
     for doing in (user_client.get_stats, user_client.get_streams, user_client.get_users):
         with refused(Code.UNAUTHORIZED):
@@ -256,7 +258,7 @@ async def test_nothing_is_allowed_by_itself(
     with refused(Code.UNAUTHORIZED):
         await _poll(user_client, stream, "topic")
     with refused(Code.UNAUTHORIZED):
-        await user_client.create_user(unique("friend"), "secret")
+        await user_client.create_user(unique("friend"), SECRET)
     with refused(Code.UNAUTHORIZED):
         await user_client.delete_user("iggy")
     with refused(Code.UNAUTHORIZED):
@@ -279,10 +281,10 @@ async def test_permissions_reach_as_far_as_they_say(
     only_open = {0: TopicPermissions(send_messages=True)}
     await client.create_user(
         name,
-        "secret",
+        SECRET,
         permissions=Permissions(streams={made.id: StreamPermissions(topics=only_open)}),
     )
-    user_client = await connect(name, "secret")
+    user_client = await connect(name, SECRET)
     await user_client.send_messages(stream, "open", 0, [SendMessage("m")])
     with refused(Code.UNAUTHORIZED):
         await user_client.send_messages(stream, "shut", 0, [SendMessage("m")])
@@ -308,11 +310,11 @@ async def test_permissions_reach_as_far_as_they_say(
 async def test_a_deleted_user_is_out(connect: Connect, unique: Callable[[str], str]) -> None:
     client = await connect()
     name = unique("gone")
-    await client.create_user(name, "secret", permissions=EVERYTHING)
-    user_client = await connect(name, "secret")
+    await client.create_user(name, SECRET, permissions=EVERYTHING)
+    user_client = await connect(name, SECRET)
     await user_client.get_users()
     await client.delete_user(name)
     with pytest.raises(RuntimeError):
         await user_client.get_users()
     with refused(Code.INVALID_CREDENTIALS):
-        await connect(name, "secret")
+        await connect(name, SECRET)

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.known_secrets import check_nodes
 from tests.lanes.building import ROOT, Wheel, run
+from tests.watched_nodes import hand_in
 
 README = (ROOT / "README.md").read_text()
 WAIT_SECONDS = 60
@@ -50,7 +52,7 @@ class Shell:
     """Runs lines of the README with the commands of one environment."""
 
     def __init__(self, commands: Path, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         clean = {
             name: text
             for name, text in os.environ.items()
@@ -59,6 +61,7 @@ class Shell:
         self.environment = clean | {
             "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}",
             "HOME": str(folder),
+            "TMPDIR": str(folder),  # where `headrace dev` has its data
             # Not the usual ports: a developer's own node may have them.
             "HEADRACE_TCP_ADDRESS": "127.0.0.1:0",
             "HEADRACE_HTTP_ADDRESS": "127.0.0.1:0",
@@ -67,7 +70,7 @@ class Shell:
     def start(self, line: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
             ["bash", "-c", f"exec {line}"],
-            cwd=self._folder,
+            cwd=self.folder,
             env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -77,7 +80,7 @@ class Shell:
     def run(self, line: str) -> str:
         done = subprocess.run(
             ["bash", "-c", line],
-            cwd=self._folder,
+            cwd=self.folder,
             env=self.environment,
             capture_output=True,
             text=True,
@@ -99,8 +102,10 @@ def node(shell: Shell, line: str) -> Iterator[None]:
         assert found is not None, (ready, process.communicate()[1] if not ready else "")
         shell.environment["HEADRACE_ADDRESS"] = found[1]
         yield
+        check_nodes(shell.folder)  # now: it throws its data away
         process.send_signal(signal.SIGINT)
-        _, words = process.communicate(timeout=WAIT_SECONDS)
+        said, words = process.communicate(timeout=WAIT_SECONDS)
+        hand_in(ready + said + words, shell.folder)
         assert process.returncode == 0, words
     finally:
         process.kill()

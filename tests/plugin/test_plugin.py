@@ -1,5 +1,6 @@
 """The pytest plugin, as its users have it: in a run of pytest of its own."""
 
+import os
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -11,6 +12,7 @@ from headrace.pytest_plugin import ServerError, _start, _wait_ready
 
 pytestmark = pytest.mark.slow
 
+ROOT = Path(__file__).parents[2]
 TESTS = """
 import asyncio
 import pytest
@@ -60,17 +62,17 @@ def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str
     # Where the project was installed since it has the plugin, pytest finds it by itself.
     is_installed = any(each.name == "headrace" for each in entry_points(group="pytest11"))
     plugin = [] if is_installed else ["-p", "headrace.pytest_plugin"]
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        *plugin,
-        "--strict-markers",
-        "-W",
-        "error",
-        *arguments,
-    ]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    # What the nodes of that run leave is searched there: they are gone when it ends.
+    watching = ["-p", "tests.conftest"]
+    command = [sys.executable, "-m", "pytest", *plugin, *watching, "--strict-markers"]
+    return subprocess.run(
+        [*command, "-W", "error", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def test_fixtures_in_sync_and_async_tests(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Secrets stay where they belong: not in output, data, arguments, statistics or archives.
 
-The data and the output of every node of the tests are searched when it ends (`known_secrets.py`);
+The data and the output of every node of the tests are searched when it ends (`watched_nodes.py`);
 here a node is made to handle every kind of secret there is, and is asked for all it tells.
 """
 
@@ -11,6 +11,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -20,7 +21,7 @@ from headrace.wire.commands.session import LOGIN_PASSWORD
 from headrace.wire.commands.table import AnyCommand
 from headrace.wire.numbers import SnapshotCompression, SnapshotType, UserStatus
 from tests.e2e.raw import RawClient, make_register
-from tests.known_secrets import HASH_MARK, make_password, search, searched_folder
+from tests.known_secrets import HASH_MARK, make_password, search
 from tests.node import Node, running_node
 from tests.security.house import ask
 
@@ -104,8 +105,8 @@ def test_only_the_owner_can_read_what_a_node_keeps(node: Node) -> None:
 
 
 def test_a_password_that_is_made_up_is_shown_once_and_kept_nowhere() -> None:
-    with searched_folder("headrace-test-") as folder:
-        node = Node(folder, profile="serve")
+    with TemporaryDirectory(prefix="headrace-test-") as folder:
+        node = Node(Path(folder), profile="serve")
         node.start()
         found = re.findall(r"password\S* (\S{24,})", node.output())
         (password,) = {each.strip("'\".,") for each in found}
