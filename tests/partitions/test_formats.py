@@ -1,5 +1,7 @@
 """Index file and artifact as bytes, and how a tail keeps its budget."""
 
+import tracemalloc
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,7 +9,15 @@ from hypothesis import strategies as st
 from headrace.base.limits import SEGMENT_HEADER_BYTES
 from headrace.partitions.index import INDEX_STEP_BYTES, Place, SegmentIndex, decode_index
 from headrace.partitions.snapshot import decode_snapshot
-from headrace.partitions.tail import COPIED_BYTES_MAX, MemoryTail, TailBatch, TailBudget, tail_copy
+from headrace.partitions.tail import (
+    BATCH_OBJECTS_BYTES,
+    COPIED_BYTES_MAX,
+    MemoryTail,
+    TailBatch,
+    TailBudget,
+    memory_of,
+    tail_copy,
+)
 from headrace.ports.segments import SegmentFile
 from headrace.wire.errors import CorruptError
 from tests.partitions.stage import GROUP, NAMESPACE, REVISION, Stage, make_options
@@ -187,23 +197,37 @@ def batch(offset: int, size: int = 100) -> TailBatch:
 
 
 def test_what_was_stored_first_leaves_first_whoever_it_belongs_to() -> None:
-    budget = TailBudget(500)
+    each = memory_of(batch(0))
+    budget = TailBudget(5 * each)
     one, two = MemoryTail(budget), MemoryTail(budget)
     for offset in range(0, 6, 2):
         one.append(batch(offset))
         two.append(batch(offset))
     budget.shrink()
-    assert budget.bytes_held == 600  # Nothing is stored yet.
+    assert budget.bytes_held == 6 * each  # Nothing is stored yet.
     budget.stored(two, 2)
-    assert (one.first_offset, two.first_offset, budget.bytes_held) == (0, 2, 500)
+    assert (one.first_offset, two.first_offset, budget.bytes_held) == (0, 2, 5 * each)
     budget.stored(one, 6)
     budget.stored(two, 6)
-    budget.bytes_max = 250
+    budget.bytes_max = 3 * each - 1
     budget.shrink()
-    assert (one.first_offset, two.first_offset, budget.bytes_held) == (None, 2, 200)
+    assert (one.first_offset, two.first_offset, budget.bytes_held) == (None, 2, 2 * each)
     two.close()
     assert (budget.bytes_held, two.bytes_held) == (0, 0)
     assert not budget._stored
+
+
+def test_a_budget_counts_what_small_batches_really_take() -> None:
+    count = 2000
+    source = bytearray(300)
+    tail = MemoryTail(TailBudget(1 << 30))
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    for offset in range(1_000_000, 1_000_000 + count):
+        tail.append(TailBatch(offset, offset + 1, offset * 10, tail_copy(source)))
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert abs(after - before - tail.bytes_held) < count * BATCH_OBJECTS_BYTES // 8
 
 
 @settings(max_examples=30)
@@ -222,7 +246,7 @@ def test_a_tail_finds_what_it_holds(drops: list[int]) -> None:
         tail.drop_below(drop)
         held = [each for each in held if each.end_offset > drop]
         assert tail.first_offset == (held[0].base_offset if held else None)
-        assert tail.bytes_held == budget.bytes_held == 100 * len(held)
+        assert tail.bytes_held == budget.bytes_held == memory_of(batch(0)) * len(held)
         for wanted in range(drop, offset + 3, 7):
             expected = next((each for each in held if each.end_offset > wanted), None)
             assert tail.batch_at(tail.find_offset(wanted)) is expected

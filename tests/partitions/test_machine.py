@@ -11,6 +11,7 @@ from headrace.partitions.machine import PartitionMachine
 from headrace.partitions.offsets import ConsumerOffsets, StoredMark
 from headrace.partitions.options import AheadPolicy
 from headrace.partitions.shared import PartitionsShared
+from headrace.partitions.tail import BATCH_OBJECTS_BYTES
 from headrace.ports.probes import Probes
 from headrace.wire.batches import decode_batch_header
 from headrace.wire.codec import decode, encode
@@ -503,7 +504,7 @@ def test_a_closed_partition_gives_its_memory_back() -> None:
     body = machine.prepare(SEND, bytearray(producer_batch()), START)
     machine.apply(PrepareHeader(op=1, operation=160), body)
     machine.open()
-    assert shared.tail_bytes == machine.tail_bytes == len(body)
+    assert shared.tail_bytes == machine.tail_bytes == len(body) + BATCH_OBJECTS_BYTES
     assert list(shared.busy) == [machine]
     machine.close()
     assert shared.tail_bytes == 0
