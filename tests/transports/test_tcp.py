@@ -146,6 +146,22 @@ def test_replies_keep_their_order_and_leave_in_one_write(loop: str) -> None:
     run(loop, main())
 
 
+def test_replies_can_leave_before_the_turn_ends(loop: str) -> None:
+    async def main() -> None:
+        async with Stage() as stage:
+            client = await stage.connect()
+            await stage.until(lambda: len(stage.turns) == 1)  # which told of the connection
+            stage.listener.memory.turn_bytes = 1000
+            stage.listener.send(1, (frame_of(HEADER_BYTES, 7),))
+            stage.listener.flush_replies()
+            assert mark_of(await receive(client, HEADER_BYTES)) == 7
+            assert stage.listener.memory.turn_bytes == 1000  # The turn goes on.
+            stage.listener.flush()
+            assert stage.listener.memory.turn_bytes == 0
+
+    run(loop, main())
+
+
 def test_a_reply_may_have_parts_of_any_kind(loop: str) -> None:
     async def main() -> None:
         async with Stage() as stage:

@@ -32,7 +32,7 @@ from headrace.ports.network import (
     SendToConnection,
 )
 from headrace.ports.recovered import RecoveredGroup
-from headrace.ports.segments import SegmentEffect
+from headrace.ports.segments import SegmentEffect, WriteSegment
 from headrace.runtime.credentials import CredentialKeeper, HashParameters
 from headrace.runtime.files import FileDisk
 from headrace.runtime.host import HostSampler
@@ -198,6 +198,21 @@ class Node:
         Raises:
             PumpFailedError: The shard or the disk has failed.
         """
+        await self.pump.run(
+            self.shard,
+            carry_out=self._handlers(),
+            worlds=[
+                _Disk(METADATA_STORE, self._disks[0]),
+                _Disk(DATA_STORE, self._disks[1]),
+                self._segments,
+                self._keeper,
+                self._snapshots,
+            ],
+            ends_turn=self._end_turn,
+        )
+
+    def _handlers(self) -> dict[type, Callable[[Any], None]]:
+        """Give who carries out what the shard wants."""
         carry_out: dict[type, Callable[[Any], None]] = {
             OnStore: self._on_store,
             SendToConnection: self._send,
@@ -214,18 +229,8 @@ class Node:
             carry_out[effect] = self._keeper.submit
         for segment_effect in SegmentEffect.__args__:
             carry_out[segment_effect] = self._segments.submit
-        await self.pump.run(
-            self.shard,
-            carry_out=carry_out,
-            worlds=[
-                _Disk(METADATA_STORE, self._disks[0]),
-                _Disk(DATA_STORE, self._disks[1]),
-                self._segments,
-                self._keeper,
-                self._snapshots,
-            ],
-            ends_turn=self._end_turn,
-        )
+        carry_out[WriteSegment] = self._write_segment
+        return carry_out
 
     def _on_store(self, effect: OnStore) -> None:
         self._carry_out_on[effect.store](effect.effect)
@@ -244,6 +249,14 @@ class Node:
             self.tcp.resume_all()
         else:
             self.tcp.pause_all()
+
+    def _write_segment(self, effect: WriteSegment) -> None:
+        """Copy committed batches to their segment, once those who have an answer have got it.
+
+        To write the new pages of a large batch takes longer than all the rest of its turn.
+        """
+        self.tcp.flush_replies()
+        self._segments.submit(effect)
 
     def _end_turn(self) -> None:
         self.tcp.flush()

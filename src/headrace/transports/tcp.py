@@ -153,12 +153,16 @@ class TcpListener:
     def flush(self) -> None:
         """End a turn: write what was sent, and read on where reading had to wait for it."""
         self.memory.turn_bytes = 0
+        self.flush_replies()
+        if self._is_full or self.waiting_large:
+            self._use_room()
+
+    def flush_replies(self) -> None:
+        """Write what was sent so far in this turn: what comes next in it takes a while."""
         if self.unsent:
             unsent, self.unsent = self.unsent, []
             for connection in unsent:
                 connection.flush()
-        if self._is_full or self.waiting_large:
-            self._use_room()
 
     def close_connection(self, number: int, reason: str) -> None:
         """Close a connection once what was sent on it has left; nothing if it is gone."""
