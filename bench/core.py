@@ -122,7 +122,8 @@ class Node:
 def answers_of(effect: Effect) -> Iterable[DiskEvent]:
     """Give what the disk says when it is done."""
     if type(effect) is WriteJournal:
-        return (Written(effect.sequence), Synced(effect.sequence))
+        synced = Synced(effect.sequence)
+        return (Written(effect.sequence), synced) if effect.is_awaited else (synced,)
     if type(effect) is WriteBlock:
         return (BlockWritten(effect.token),)
     if type(effect) is AllocateJournal:

@@ -58,9 +58,11 @@ class Bench:
         self.disk.submit(AllocateJournal(file, FILE_BYTES))
         self.wait(JournalAllocated(file, is_done=True))
 
-    def write(self, sequence: int, *, sync: bool = True, file: int = 0) -> None:
+    def write(
+        self, sequence: int, *, sync: bool = True, file: int = 0, is_awaited: bool = True
+    ) -> None:
         data = bytes([sequence]) * 64
-        self.disk.submit(WriteJournal(sequence, file, sequence * 64, (data,), sync))
+        self.disk.submit(WriteJournal(sequence, file, sequence * 64, (data,), sync, is_awaited))
 
     def fail(self) -> DiskFailedError:
         """Wait for the disk to fail."""
@@ -83,7 +85,7 @@ class Bench:
                 waiting -= not isinstance(event, Written | Synced)
             if effects or events:
                 continue
-            if not waiting and store.synced == store.written:
+            if not waiting and store.synced == store.issued:
                 return
             assert self.woken.wait(WAIT_SECONDS)
             self.woken.clear()
@@ -118,6 +120,15 @@ def test_written_comes_at_once_and_synced_after_it(bench: Bench) -> None:
     assert events[:1] == [Written(1)]
     assert events[-1:] == [Synced(1)]
     assert (bench.folder / "journal.0").read_bytes()[64:128] == bytes([1]) * 64
+
+
+def test_a_write_that_nobody_awaits_is_told_by_its_sync_alone(bench: Bench) -> None:
+    bench.allocate()
+    bench.write(1, sync=False, is_awaited=False)
+    assert bench.disk.take_events() == []
+    bench.write(2, is_awaited=False)
+    assert bench.wait(Synced(2)) == [Synced(2)]
+    assert (bench.folder / "journal.0").read_bytes()[64:192] == bytes([1]) * 64 + bytes([2]) * 64
 
 
 def test_nothing_is_synced_before_it_is_asked_for(bench: Bench) -> None:

@@ -144,7 +144,7 @@ class Stage:
             case WriteJournal():
                 disk.write(journal_name(effect.file), effect.position, effect.data)
                 disk.written = effect.sequence
-                return Written(effect.sequence)
+                return Written(effect.sequence) if effect.is_awaited else None
             case AllocateJournal():
                 disk.files.setdefault(journal_name(effect.file), bytearray(effect.size))
                 return JournalAllocated(effect.file, is_done=True)

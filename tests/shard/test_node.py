@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 
 from headrace.metadata.admission import TopicDefaults
+from headrace.ports.disk import DiskEffect, DiskEvent, WriteJournal
 from headrace.ports.host import StopWanted
 from headrace.wire.batches import decode_batch_header, split_batches
 from headrace.wire.commands import groups, messages, streams, system, tokens, topics, users
@@ -12,6 +13,7 @@ from headrace.wire.errors import Code, RefusedError
 from headrace.wire.evictions import EvictedError
 from headrace.wire.identifiers import Consumer, First, FromOffset, Last, Next, Strategy, ToPartition
 from headrace.wire.numbers import ConsumerKind, UserStatus
+from headrace.wire.options import make_options
 from headrace.wire.replies import REPLY, read_answer
 from tests.shard.whole import Client, Whole
 
@@ -227,6 +229,27 @@ def test_after_a_power_cut_a_weak_topic_goes_on_above_its_ceiling() -> None:
     polled = poll(client, FromOffset(0), 10)
     assert b"kept" in bytes(polled.batches)
     assert b"lost" not in bytes(polled.batches)
+
+
+@pytest.mark.parametrize(("durability", "is_awaited"), [("persisted", False), ("replicated", True)])
+def test_a_write_is_awaited_where_no_sync_is(durability: str, is_awaited: bool) -> None:
+    node = Whole(topic_defaults=WEAK)
+    client = node.client()
+    client.ask(streams.CREATE_STREAM, streams.CreateStream("s"))
+    options = make_options({"durability": durability})
+    client.ask(topics.CREATE_TOPIC, topics.CreateTopic("s", 1, "t", options))
+    client.send("s", "t", [b"first"])  # which waits for the ceiling
+    written: list[WriteJournal] = []
+    carry_out = node.disks[1].carry_out
+
+    def look(effect: DiskEffect) -> DiskEvent | None:
+        if isinstance(effect, WriteJournal):
+            written.append(effect)
+        return carry_out(effect)
+
+    node.disks[1].carry_out = look  # type: ignore[method-assign]
+    client.send("s", "t", [b"second"])
+    assert [(each.is_awaited, each.sync) for each in written] == [(is_awaited, not is_awaited)]
 
 
 def test_a_weak_topic_loses_nothing_to_a_kill() -> None:

@@ -104,7 +104,7 @@ class MemoryDisk:
                 file = self.files[journal_name(effect.file)]
                 file[effect.position : effect.position + len(effect.data)] = effect.data
                 self.written = effect.sequence
-                return Written(effect.sequence)
+                return Written(effect.sequence) if effect.is_awaited else None
             case AllocateJournal():
                 self.files.setdefault(journal_name(effect.file), bytearray(effect.size))
                 return JournalAllocated(effect.file, is_done=True)

@@ -82,7 +82,7 @@ class FakeDisk:
                 self._write(journal_name(effect.file), effect.position, effect.data)
                 self._written = effect.sequence
                 self._sync_wanted |= effect.sync
-                return Written(effect.sequence)
+                return Written(effect.sequence) if effect.is_awaited else None
             case AllocateJournal():
                 self._allocate(journal_name(effect.file), effect.size)
                 return JournalAllocated(effect.file, not self.is_full)

@@ -1,7 +1,8 @@
 """What the core asks of the disk, and what the disk answers.
 
 A write is done when `Written` names its sequence: the write call has returned, the page cache holds
-it, a killed process loses nothing. It is durable when `Synced` names its sequence or a later one.
+it, a killed process loses nothing. It is durable when `Synced` names its sequence or a later one;
+where nobody waits for the first, the second may be the only answer.
 An error of a journal write or sync has no event: it ends the node, and restart is the recovery
 (O2.4).
 """
@@ -17,7 +18,8 @@ class WriteJournal(msgspec.Struct, frozen=True):
     """Write one physical record at its place in a journal file.
 
     Sequences rise by one. A sync is wanted soon when `sync` says so: the next one starts when the
-    last one ended and covers everything written by then (D5).
+    last one ended and covers everything written by then (D5). `Written` follows if `is_awaited`,
+    and may follow otherwise.
     """
 
     sequence: int
@@ -25,6 +27,7 @@ class WriteJournal(msgspec.Struct, frozen=True):
     position: int
     parts: tuple[Buffer, ...]  # back to back; not copied into one for the sake of large bodies
     sync: bool
+    is_awaited: bool = True
 
     @property
     def data(self) -> bytes:

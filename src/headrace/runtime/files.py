@@ -1,7 +1,7 @@
 """The real disk behind the port: one folder, its lock, and two threads that wait for it.
 
 ```
-caller    WriteJournal -> pwrite -> Written
+caller    WriteJournal -> pwrite -> Written, if that is awaited
 syncer    fdatasync of what is dirty -> Synced; the next one begins when the last one ended (D5)
 keeper    all other effects, one after another, in their order
 ```
@@ -149,6 +149,8 @@ class FileDisk:
         Raises:
             DiskFailedError: A write or a sync failed; nothing that came after is delivered.
         """
+        if not self._events and self._failure is None:
+            return []  # The usual answer, without a look at what the threads do.
         with self._lock:
             if self._failure is not None:
                 self._raise_failure()
@@ -166,7 +168,8 @@ class FileDisk:
             self._fail(error)
             self._raise_failure()
         with self._lock:
-            self._events.append(Written(effect.sequence))
+            if effect.is_awaited:
+                self._events.append(Written(effect.sequence))
             self._written = effect.sequence
             self._dirty[fd] = None
             is_first = effect.sync and not self._is_sync_wanted

@@ -146,6 +146,7 @@ class Plane:
         self._has_staged = False
         self._is_stirred = True  # whether a turn has anything to do
         self._wants_sync = False
+        self._is_write_awaited = False  # whether somebody waits for less than a sync
         self._until_written: deque[tuple[int, int, GroupEvent]] = deque()
         self._until_synced: deque[tuple[int, int, GroupEvent]] = deque()
         self._reads: dict[int, tuple[int, int]] = {}
@@ -281,6 +282,11 @@ class Plane:
         """Whether something was put that a turn must still take."""
         return bool(self._inbox)
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the end of a turn would do nothing."""
+        return not (self._inbox or self._has_staged or self._is_stirred)
+
     def stop(self) -> None:
         """Take a last checkpoint, and then mark the stop as clean; `is_stopped` says when."""
         self._is_stirred = True
@@ -324,10 +330,10 @@ class Plane:
 
     def close_turn(self) -> list[Effect]:
         """End a turn: one record for all that was staged, then what may leave."""
-        if not (self._inbox or self._has_staged or self._is_stirred):
+        if self.is_quiet:
             return []
         self._is_stirred = False
-        if self.store.is_open and not self._has_begun:
+        if not self._has_begun and self.store.is_open:
             self._begin()
         self._run_inbox()
         served = self._checkpoints.end_if_durable()
@@ -368,13 +374,13 @@ class Plane:
     def _flush(self) -> None:
         if not self._has_staged:
             return
-        sequence = self.store.flush(sync=self._wants_sync)
+        sequence = self.store.flush(sync=self._wants_sync, is_awaited=self._is_write_awaited)
         for is_synced, group, event in self._staged:
             queue = self._until_synced if is_synced else self._until_written
             queue.append((sequence, group, event))
         self._staged.clear()
         self._ceilings.on_flushed(sequence)
-        self._has_staged = self._wants_sync = False
+        self._has_staged = self._wants_sync = self._is_write_awaited = False
 
     # Events.
 
@@ -543,6 +549,7 @@ class Plane:
         is_synced = effect.body is None or self._waits_for_sync(replica, effect.header)
         self._wants_sync |= is_synced
         if effect.body is not None:
+            self._is_write_awaited |= not is_synced
             event = PrepareDurable(effect.op, effect.checksum)
             self._staged.append((is_synced, replica.group, event))
 

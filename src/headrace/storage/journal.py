@@ -53,6 +53,7 @@ class _Batch(msgspec.Struct, frozen=True):
     entries: list[Entry]
     size: int
     sync: bool
+    is_awaited: bool
 
 
 class JournalStart(msgspec.Struct, frozen=True):
@@ -126,13 +127,18 @@ class Journal:
         self._chunks[-1].append(entry)
         self._chunk_bytes[-1] += size
 
-    def flush(self, *, sync: bool) -> int:
-        """Queue what was staged; return the sequence of its last record, 0 if there is none."""
+    def flush(self, *, sync: bool, is_awaited: bool) -> int:
+        """Queue what was staged; return the sequence of its last record, 0 if there is none.
+
+        With `is_awaited` that it is written will be told too, not only that it is synced.
+        """
         if not self._chunks:
             return 0
-        chunks, self._chunks, self._chunk_bytes = self._chunks, [], []
-        for chunk in chunks:
-            self._enqueue(chunk, sync=sync and chunk is chunks[-1])
+        chunks, sizes = self._chunks, self._chunk_bytes
+        self._chunks, self._chunk_bytes = [], []
+        for chunk, size in zip(chunks, sizes, strict=True):
+            is_last = chunk is chunks[-1]
+            self._enqueue(chunk, size, sync=sync and is_last, is_awaited=is_awaited and is_last)
         self._data_last = self.issued
         self.pump()
         return self.issued
@@ -149,13 +155,14 @@ class Journal:
     def rewrite(self, entries: Iterable[Entry]) -> int:
         """Queue live entries of files that are to be freed, before what is staged now."""
         for chunk in self._rewrite_chunks(entries):
-            self._enqueue(chunk, sync=False)
+            self._enqueue(chunk, sum(entry.size for entry in chunk))
             self._data_last = self.issued
         return self.write_sync_point()
 
     def write_sync_point(self) -> int:
         """Queue a record that asks for a sync and carries nothing else; return its sequence."""
-        self._enqueue([Entry(Kind.SYNC_POINT)], sync=True)
+        point = Entry(Kind.SYNC_POINT)
+        self._enqueue([point], point.size, sync=True)
         self.pump()
         return self.issued
 
@@ -192,7 +199,7 @@ class Journal:
         self._allocating = None
         if is_done:
             self._starved_at = None
-            self.ring.is_allocated[file] = True
+            self.ring.allocate(file)
             self.pump()
             self._ask_space()
         else:
@@ -244,10 +251,17 @@ class Journal:
             size += entry.size
         return chunks
 
-    def _enqueue(self, entries: list[Entry], *, sync: bool) -> None:
+    def _enqueue(
+        self,
+        entries: list[Entry],
+        entries_bytes: int,
+        *,
+        sync: bool = False,
+        is_awaited: bool = False,
+    ) -> None:
         self.issued += 1
-        size = record_bytes(sum(entry.size for entry in entries))
-        self._queue.append(_Batch(self.issued, entries, size, sync))
+        size = record_bytes(entries_bytes)
+        self._queue.append(_Batch(self.issued, entries, size, sync, is_awaited))
 
     def _place(self, batch: _Batch) -> None:
         assert batch.sequence == self.placed + 1
@@ -266,7 +280,9 @@ class Journal:
         self.placed_bytes += batch.size
         self._recorded = self.synced
         sync = self._count_sync(batch)
-        self._outbox.put(WriteJournal(batch.sequence, head.file, position, parts, sync))
+        self._outbox.put(
+            WriteJournal(batch.sequence, head.file, position, parts, sync, batch.is_awaited)
+        )
 
     def _head_of(self, batch: _Batch, position: int) -> Head:
         ordinal = self.ring.head.ordinal

@@ -100,7 +100,7 @@ class Entry(msgspec.Struct, frozen=True):
         return ENTRY_BYTES + len(self.extra) + len(self.body or b"")
 
 
-class Place(msgspec.Struct, frozen=True):
+class Place(msgspec.Struct, frozen=True, gc=False):
     """Where a prepare lies: its header, and its body if there is one, in one file of one lap."""
 
     ordinal: int

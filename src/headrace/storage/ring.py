@@ -41,13 +41,10 @@ class Ring:
         self.files_count = files_count
         self.file_bytes = file_bytes
         self.used = used  # oldest first; the last is the head
+        self.head = used[-1]  # the file that is written
         self.position = position
-        self.is_allocated = is_allocated
-
-    @property
-    def head(self) -> UsedFile:
-        """The file that is written."""
-        return self.used[-1]
+        self._is_allocated = is_allocated
+        self._ready_count = self._count_ready()  # files behind the head, free and with their space
 
     def file_of(self, ordinal: int) -> int:
         """Give the number of the file of an ordinal."""
@@ -67,22 +64,32 @@ class Ring:
         """How much of the journal admission may fill."""
         return (self.files_count - ADMISSION_FILES_FREE) * self.file_bytes
 
-    def ready_count(self) -> int:
-        """Give how many files behind the head are free and have their space."""
+    @property
+    def _head_file(self) -> int:
+        return self.head.ordinal % self.files_count
+
+    def _count_ready(self) -> int:
         ready = 0
         for step in range(1, self.files_count - len(self.used) + 1):
-            if not self.is_allocated[self.file_of(self.head.ordinal + step)]:
+            if not self._is_allocated[self.file_of(self.head.ordinal + step)]:
                 break
             ready += 1
         return ready
 
+    def allocate(self, file: int) -> None:
+        """Note that a file has its space."""
+        self._is_allocated[file] = True
+        self._ready_count = self._count_ready()
+
     def wanted_file(self) -> int | None:
         """Give the next file whose space should be taken, or nothing."""
-        free = self.files_count - len(self.used)
+        ahead = min(self.files_count - len(self.used), _FILES_AHEAD)
         is_head_full = self.position == self.file_bytes
-        for step in range(1 if is_head_full else 0, min(free, _FILES_AHEAD) + 1):
+        if self._ready_count >= ahead and (is_head_full or self._is_allocated[self._head_file]):
+            return None  # The usual answer, at once.
+        for step in range(1 if is_head_full else 0, ahead + 1):
             file = self.file_of(self.head.ordinal + step)
-            if not self.is_allocated[file]:
+            if not self._is_allocated[file]:
                 return file
         return None
 
@@ -95,8 +102,8 @@ class Ring:
         """Whether so much fits the file that is written, with all that admission must leave."""
         return (
             self.position + size <= self.file_bytes
-            and self.is_allocated[self.head.ordinal % self.files_count]
-            and self.ready_count() >= ADMISSION_FILES_FREE
+            and self._is_allocated[self._head_file]
+            and self._ready_count >= ADMISSION_FILES_FREE
         )
 
     def can_admit(self, sizes: Iterable[int]) -> bool:
@@ -113,9 +120,9 @@ class Ring:
                 position, opened = 0, opened + 1
             is_head_used = is_head_used or opened == 0
             position += size
-        if is_head_used and not self.is_allocated[self.file_of(self.head.ordinal)]:
+        if is_head_used and not self._is_allocated[self._head_file]:
             return opened, -1
-        return opened, self.ready_count() - opened
+        return opened, self._ready_count - opened
 
     def advance(self, size: int, sequence: int) -> int:
         """Take the place for the next record; return its position in the head, maybe a new one."""
@@ -131,11 +138,13 @@ class Ring:
     def open_next(self, sequence: int) -> None:
         """Make the next file the head."""
         assert len(self.used) < self.files_count
-        ordinal = self.head.ordinal + 1
-        self.used.append(UsedFile(ordinal, sequence, sequence - 1))
+        self.head = UsedFile(self.head.ordinal + 1, sequence, sequence - 1)
+        self.used.append(self.head)
         self.position = 0
+        self._ready_count = self._count_ready()
 
     def release(self, count: int) -> None:
         """Free the oldest files."""
         assert 0 <= count < len(self.used)
         del self.used[:count]
+        self._ready_count = self._count_ready()

@@ -242,7 +242,7 @@ class Store:
 
     @property
     def written(self) -> int:
-        """The highest sequence whose write has returned."""
+        """The highest sequence that is known to be written; others may be, if nobody waits."""
         return self._journal.written
 
     @property
@@ -309,12 +309,13 @@ class Store:
         self._ceilings[group] = offset
         self._journal.stage(Entry(Kind.OFFSET_CEILING, 0, group, offset))
 
-    def flush(self, *, sync: bool) -> int:
+    def flush(self, *, sync: bool, is_awaited: bool = True) -> int:
         """Write what was staged; return the sequence that stands for all of it, 0 for nothing.
 
-        Without `sync` a sync follows 5 ticks or 16 MiB later.
+        Without `sync` a sync follows 5 ticks or 16 MiB later. Only for what `is_awaited` it is
+        told that it is written.
         """
-        return self._journal.flush(sync=sync)
+        return self._journal.flush(sync=sync, is_awaited=is_awaited)
 
     def has_room(self, body_bytes: int) -> bool:
         """Whether an op with such a body may be staged now; stage it before you ask again."""
@@ -405,7 +406,7 @@ class Store:
         opening = Opening(old.opening + 1, journal.issued + 1)
         for entry in verdicts:
             journal.stage(entry)
-        journal.flush(sync=True)
+        journal.flush(sync=True, is_awaited=False)
         opened = msgspec.structs.replace(
             old,
             synced=loaded.verdict.synced if verdicts else journal.synced,
