@@ -133,6 +133,8 @@ class CredentialKeeper:
 
     def take_events(self) -> list[CredentialEvent]:
         """Give what was answered since the last call; a failure of a thread is raised here."""
+        if not self._events and self._failure is None:
+            return []  # The usual answer, without a look at what the threads do.
         with self._changed:
             if self._failure is not None:
                 raise self._failure

@@ -19,6 +19,10 @@ def write_parts(fd: int, parts: Sequence[Buffer], position: int) -> int:
     Raises:
         OSError: Not all of it could be written.
     """
+    if len(parts) == 1:
+        size = len(parts[0])
+        if os.pwrite(fd, parts[0], position) == size:
+            return size  # The usual case: a small record, written whole.
     left = [memoryview(part) for part in parts if len(part)]
     start = position
     first = 0

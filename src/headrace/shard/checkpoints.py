@@ -95,9 +95,10 @@ class Checkpoints:
 
     def begin_if_wanted(self) -> None:
         """Begin one, if somebody wants it and none is under way."""
+        if self._is_flushing or self._is_reading or self._is_over:
+            return
         is_wanted = self._store.wants_checkpoint or self._wanted or self._is_stopping
-        is_busy = self._is_flushing or self._is_reading or self._store.is_checkpointing
-        if is_wanted and not (self._is_over or is_busy):
+        if is_wanted and not self._store.is_checkpointing:
             self._begin()
 
     def _begin(self) -> None:

@@ -344,8 +344,10 @@ class Keeper:
                 self._take_effects(local.machine)
                 self._pieces.read(group, effect)
         plane.piece_reads.clear()
-        self._take_all_effects()
-        self._remove_files()
+        if self.shared.busy:
+            self._take_all_effects()
+        if self._removals:
+            self._remove_files()
 
     def _store_all(self) -> None:
         self._store_due = self._desk.now + self._desk.settings.store_ticks

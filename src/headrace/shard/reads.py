@@ -334,6 +334,8 @@ class Reads:
 
     def check_flushes(self) -> None:
         """Answer the flushes that are durable now, or never will be."""
+        if not self._flushes:
+            return
         waiting = []
         for number, header, namespace, token in self._flushes:
             local = self._keeper.locals.get(namespace)

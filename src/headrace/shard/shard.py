@@ -167,7 +167,8 @@ class Shard:
     def _close_turn(self) -> list[ShardEffect]:
         """End a turn: what planes did is applied, stored and answered."""
         desk = self._desk
-        self._close_plane(METADATA_STORE)
+        if not desk.metadata_plane.is_quiet:
+            self._close_plane(METADATA_STORE)
         self._revocation.after_turn()
         if not self._has_begun and desk.metadata_plane.has_begun:
             self._begin()

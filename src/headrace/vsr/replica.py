@@ -65,6 +65,7 @@ class Replica:
         prng: Prng,
         shared: Shared,
     ) -> None:
+        self.group = options.group  # which group this is a replica of
         self.state = State(options, machine, table, prng, shared)
         self._checkpoint: GroupCheckpoint | None = None
         self._kept: dict[int, Entry] = {}
@@ -90,11 +91,6 @@ class Replica:
             Timer.REPAIR: repair.on_repair_timer,
             Timer.TRANSFER: transfer.on_transfer_timer,
         }
-
-    @property
-    def group(self) -> int:
-        """Which group this is a replica of."""
-        return self.state.options.group
 
     # What others may look at: the simulator's checkers, statistics, cluster metadata.
 

@@ -93,7 +93,7 @@ class State:
         prng: Prng,
         shared: Shared,
     ) -> None:
-        self.options = options
+        self.options, self.replicas = options, options.quorums.replicas
         self.machine = machine
         self.table = table
         self.prng = prng
@@ -112,7 +112,7 @@ class State:
         self.durable_view = (0, 0)
         self.held: list[SendFrame] = []
         # As primary.
-        self.acknowledged = [0] * options.quorums.replicas
+        self.acknowledged = [0] * self.replicas
         self.view_head = 0  # serves no request before this op is committed again (FM-15)
         self.queue: deque[tuple[RequestHeader, Buffer]] = deque()
         self.is_short = False  # the first of the queue waits for room in the journal
@@ -140,11 +140,6 @@ class State:
         self.is_installing = False  # an installed state is not durable yet
         self.attempts: dict[Timer, int] = {}
         self.out: list[GroupEffect] = []
-
-    @property
-    def replicas(self) -> int:
-        """How many replicas the group has."""
-        return self.options.quorums.replicas
 
     @property
     def primary(self) -> int:
