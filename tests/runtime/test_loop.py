@@ -357,6 +357,27 @@ class TestPump:
 
         run(loop, main())
 
+    def test_after_a_stall_the_time_comes_before_requests(
+        self, loop: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Whoever was stopped must not take an old promise for a good one (O6.2)."""
+
+        async def main() -> None:
+            scene = Scene()
+            clock = _Clock()
+            monkeypatch.setattr("headrace.runtime.loop.time", clock)
+
+            async def act() -> None:
+                clock.now += 10.0
+                scene.pump.put(1, bytearray(b"x"))
+                await scene.until(lambda: len(scene.core.events) == 3)
+
+            await scene.play(act)
+            kinds = [type(event) for event in scene.core.events]
+            assert kinds == [Ticked, Ticked, RequestsArrived]
+
+        run(loop, main())
+
     def test_requests_and_replies_over_a_socket(self, loop: str) -> None:
         def answer(event: object) -> list[object]:
             if isinstance(event, RequestsArrived):

@@ -41,6 +41,9 @@ SWITCH_SECONDS = 0.0005
 _SLEEP_SECONDS_MIN = 0.001
 # Effects answered at once may lead to more of them; after so many rounds sockets get their turn.
 _ROUNDS_MAX = 64
+# Requests that came while the process stood still wait until the shard knows how long that was:
+# what a primary may say rests on its clock (O6.2).
+_STALL_TICKS = 2
 # Nothing answers these at once, so that a turn that only replies asks no world for events.
 _UNANSWERED = frozenset((SendToConnection, SendReply, SendFrame, CloseConnection, ReadConnections))
 
@@ -199,12 +202,15 @@ class Pump:
 
     def _on_tick(self) -> None:
         """Tell the time; after a stall once, with all the ticks that have passed (SH-21)."""
-        now = int((time.monotonic() - self._began) / TICK_SECONDS)
-        if now > self._now:
-            self._now = now
-            self._early.insert(0, Ticked(now, _wall()))
+        self._tell_time(ticks_min=1)
         self._arm()
         self._guard(self._turn)
+
+    def _tell_time(self, *, ticks_min: int) -> None:
+        now = int((time.monotonic() - self._began) / TICK_SECONDS)
+        if now - self._now >= ticks_min:
+            self._now = now
+            self._early.insert(0, Ticked(now, _wall()))
 
     def _arm(self) -> None:
         assert self._loop is not None
@@ -246,6 +252,8 @@ class Pump:
 
     def _gather(self) -> list[object]:
         """Give the events of one round: time, arrivals, worlds, requests, departures."""
+        if self._frames:
+            self._tell_time(ticks_min=_STALL_TICKS)
         events, self._early = self._early, []
         if self._is_asking or self._is_woken:
             self._is_asking = False

@@ -16,6 +16,7 @@ from headrace.shard.settings import ShardSettings
 from headrace.vsr.sessions import ClientTable
 from headrace.vsr.state import Status
 from headrace.wire.commands.system import ClusterMetadata
+from headrace.wire.errors import Code
 
 if TYPE_CHECKING:
     from headrace.shard.effects import ShardEffect
@@ -24,6 +25,21 @@ if TYPE_CHECKING:
 # Gives what consensus is to drive in the place of a machine; of the metadata group without a
 # target. A simulation so sees every op that is applied.
 Watch: TypeAlias = Callable[[PartitionTarget | None, StateMachine], StateMachine]
+
+
+_RESTS_ON_METADATA = (
+    Code.UNAUTHORIZED,
+    Code.RESOURCE_NOT_FOUND,
+    Code.STREAM_ID_NOT_FOUND,
+    Code.STREAM_NAME_NOT_FOUND,
+    Code.TOPIC_ID_NOT_FOUND,
+    Code.TOPIC_NAME_NOT_FOUND,
+    Code.PARTITION_NOT_FOUND,
+    Code.CONSUMER_GROUP_ID_NOT_FOUND,
+    Code.CONSUMER_GROUP_NAME_NOT_FOUND,
+    Code.CONSUMER_GROUP_MEMBER_NOT_FOUND,
+    Code.CONSUMER_GROUP_PARTITION_NOT_OWNED,
+)
 
 
 def unwatched(_: PartitionTarget | None, machine: StateMachine) -> StateMachine:
@@ -72,8 +88,24 @@ class Desk:
 
     @property
     def is_serving(self) -> bool:
-        """Whether metadata is current here: somebody else may have decided more (O6.2)."""
+        """Whether this node leads the metadata, as far as it knows."""
         return self.metadata_plane.has_begun and self.metadata_replica.is_serving
+
+    @property
+    def is_current(self) -> bool:
+        """Whether metadata is current here: nobody else can have decided more (O6.2)."""
+        plane = self.metadata_plane
+        return plane.has_begun and plane.is_current(self.metadata_replica)
+
+    def refusal(self, code: Code) -> Code:
+        """Give what to say instead of a refusal that rests on metadata which may be old (O6.2).
+
+        What is not found here, or is not allowed, may be by now: whoever leads knows.
+        """
+        if code in _RESTS_ON_METADATA and not self.is_current:
+            self.probes.hit("refusal.may_be_old")
+            return Code.TRANSIENT_NOT_ACCEPTED
+        return code
 
     @property
     def is_caught_up(self) -> bool:

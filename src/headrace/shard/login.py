@@ -225,7 +225,7 @@ class Logins:
     @property
     def _is_current(self) -> bool:
         """Whether this node knows the users of now; without any, the first is still to come."""
-        return self._desk.is_serving and len(self._desk.state.users) > 0
+        return self._desk.is_current and len(self._desk.state.users) > 0
 
     def _deny(self, connection: Connection, header: RequestHeader, reason: EvictionReason) -> None:
         """Say no, if this node knows the users of now; else whoever does may say yes (O6.2)."""

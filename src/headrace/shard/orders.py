@@ -277,7 +277,7 @@ class Orders:
         try:
             go_on(event)
         except RefusedError as error:
-            self._desk.answers.refuse(number, header, error.code)
+            self._desk.answers.refuse(number, header, self._desk.refusal(error.code))
 
     def on_busy(self, token: int) -> None:
         """Refuse a request: the keeper of secrets has too much to do."""

@@ -4,6 +4,8 @@ One heartbeat frame per pair of nodes carries the groups that changed, each unti
 acknowledged a frame that told it; so a lost frame loses nothing and an idle group costs nothing.
 """
 
+from collections import deque
+
 from headrace.base.checksum import xxh3_64
 from headrace.base.limits import HEADER_BYTES
 from headrace.wire.replica_headers import (
@@ -30,6 +32,8 @@ class Peer:
         self._received = 0  # the highest number of its frames
         self._first = self._sent = first_number  # the highest number of ours
         self._untold: dict[int, int] = {}  # group -> the first frame that told it, 0 for none yet
+        self._sent_at: deque[tuple[int, int]] = deque()  # numbers of frames, and their ticks
+        self.asks: dict[int, int] = {}  # group -> the view in which it wants us to stay
 
     def change(self, group: int) -> None:
         """Note that a group has something new to tell."""
@@ -68,9 +72,20 @@ class Peer:
         )
         return seal(NODE_HEARTBEAT.encode(header)) + body
 
+    def note_sent(self, now: int, *, oldest: int) -> None:
+        """Remember when the newest frame was sent, and forget those from before a tick."""
+        self._sent_at.append((self._sent, now))
+        while self._sent_at[0][1] < oldest:
+            self._sent_at.popleft()
+
+    def sent_at(self, number: int) -> int | None:
+        """Give the tick at which a frame was sent, if it is not long ago."""
+        return next((tick for sent, tick in self._sent_at if sent == number), None)
+
     def forget(self, group: int) -> None:
         """Note that there is nothing to tell of a group any more."""
         self._untold.pop(group, None)
+        self.asks.pop(group, None)
 
     def hear(self, header: NodeHeartbeatHeader, now: int) -> None:
         """Take a heartbeat: its node lives if its counter has moved."""

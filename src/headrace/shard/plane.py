@@ -138,6 +138,7 @@ class Plane:
         }
         self._beats: dict[int, GroupBeat | None] = {}
         self._beat_due = 0
+        self._asked: dict[int, int] = {}  # groups that must be current, and when it was asked last
         self._beat_counter = 0
         self._inbox: deque[tuple[Replica, GroupEvent]] = deque()
         self._out: list[Effect] = []
@@ -231,6 +232,7 @@ class Plane:
         self._dormant.pop(group, None)
         self._ceilings.forget(group)
         self._beats.pop(group, None)
+        self._asked.pop(group, None)
         self._checkpoints.forget(group)
         self.touched.pop(group, None)
         if replica is not None:
@@ -267,6 +269,21 @@ class Plane:
     def has_begun(self) -> bool:
         """Whether the groups live."""
         return self._has_begun
+
+    def is_current(self, replica: Replica) -> bool:
+        """Whether nobody can have decided anything in a group that is not known here (O6.2).
+
+        If that is not known, it is asked for, and again as long as somebody wants to know.
+        """
+        if not replica.is_serving:
+            return False
+        if self._peers:
+            self._asked[replica.group] = self._now
+            if not replica.is_current:
+                self.probes.hit("lease.missing")
+                self._beat_due = self._now
+                return False
+        return True
 
     def step(self, event: Event) -> list[Effect]:
         """Take one event; return what must now happen, in order."""
@@ -386,7 +403,7 @@ class Plane:
 
     def _on_ticked(self, event: Ticked) -> None:
         assert event.now >= self._now
-        self._now = event.now
+        self._now = self._shared.now = event.now
         self._shared.wall = event.wall
         self.store.tick(event.now)
         self._offer_room()
@@ -410,7 +427,7 @@ class Plane:
         self._beat_due = self._now + self.config.timeouts.heartbeat_interval
         self._beat_counter += 1
         for peer in self._peers.values():
-            beats = []
+            beats = [*self._make_asking(), *self._make_promises(peer)]
             for group in peer.untold():
                 beat = self._beats.get(group)
                 if beat is None:
@@ -425,7 +442,36 @@ class Plane:
                 counter=self._beat_counter,
                 beats=beats,
             )
+            oldest = self._now - self.config.timeouts.heartbeat_timeout
+            peer.note_sent(self._now, oldest=oldest)
             self._out.append(SendFrame(peer.replica, frame))
+
+    def _make_asking(self) -> list[GroupBeat]:
+        """Ask to stay in our views, for groups of which somebody wanted to know what is current."""
+        oldest = self._now - self.config.timeouts.heartbeat_timeout
+        self._asked = {group: asked for group, asked in self._asked.items() if asked > oldest}
+        beats = [self.groups[group].beat() for group in self._asked]
+        return [
+            msgspec.structs.replace(beat, is_asking=True)
+            for beat in beats
+            if beat is not None and not beat.is_declined
+        ]
+
+    def _make_promises(self, peer: Peer) -> list[GroupBeat]:
+        """Promise to stay in views that a peer leads, where it asked for that and we can."""
+        asks, peer.asks = peer.asks, {}
+        return [
+            GroupBeat(
+                group,
+                view,
+                commit=0,
+                is_declined=False,
+                origin=self._configs[group].origin,
+                is_promise=True,
+            )
+            for group, view in asks.items()
+            if self.groups[group].promise(view)
+        ]
 
     def _find_silent(self) -> None:
         """Tell the groups whose primary's node has gone silent."""
@@ -498,10 +544,23 @@ class Plane:
             replica = self.groups.get(beat.group)
             if replica is None or not self._is_of_origin(replica, beat.origin):
                 continue
+            if beat.is_promise:
+                self._on_promise(sender, replica, beat.view, header.acknowledged)
+                continue
+            if beat.is_asking:
+                self._peers[sender].asks[beat.group] = beat.view
+                if not replica.is_bound:  # Else a promise runs, and the next beat is soon enough.
+                    self._beat_due = self._now
             if beat.view % self.config.replica_count == sender:
                 event = PrimaryBeat(sender, beat.view, beat.commit, beat.is_declined)
                 self._inbox.append((replica, event))
         self._run_inbox()
+
+    def _on_promise(self, sender: int, replica: Replica, view: int, number: int) -> None:
+        """Count on a promise from when we sent the last that its maker had heard."""
+        sent = self._peers[sender].sent_at(number)
+        if sent is not None:
+            replica.hear_promise(sender, view, sent)
 
     def _on_requests(self, event: RequestsArrived) -> None:
         """Take requests that name their group themselves, as tests of a plane alone send them."""

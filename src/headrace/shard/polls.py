@@ -96,7 +96,8 @@ class Polls:
             raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED, partition=poll.key.group)
         if local.fence is not None:
             raise RefusedError(Code.CANNOT_READ_MESSAGE, why=local.fence)
-        if poll.request.consumer.kind == ConsumerKind.GROUP and not local.replica.is_serving:
+        is_group = poll.request.consumer.kind == ConsumerKind.GROUP
+        if is_group and not self._desk.data_plane.is_current(local.replica):
             raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED)  # O6.2
         if isinstance(poll.request.strategy, Next) and poll.key in self._commits:
             self._parked.setdefault(poll.key, []).append(poll)
@@ -185,7 +186,8 @@ class Polls:
                 raise result
             self._check_again(poll)
         except RefusedError as error:
-            self._desk.answers.refuse(poll.connection, poll.header, error.code)
+            code = self._desk.refusal(error.code)
+            self._desk.answers.refuse(poll.connection, poll.header, code)
         else:
             self._answer(local, poll, result)
 
@@ -217,7 +219,8 @@ class Polls:
             self._check_again(poll)
             self._begin(poll)
         except RefusedError as error:
-            self._desk.answers.refuse(poll.connection, poll.header, error.code)
+            code = self._desk.refusal(error.code)
+            self._desk.answers.refuse(poll.connection, poll.header, code)
 
     def tick(self) -> None:
         """Propose again what found no place, and refuse who has waited too long."""
@@ -249,4 +252,5 @@ class Polls:
             del self._commits[key]
             gone += self._parked.pop(key, ())
         for poll in gone:
-            self._desk.answers.refuse(poll.connection, poll.header, Code.PARTITION_NOT_FOUND)
+            code = self._desk.refusal(Code.PARTITION_NOT_FOUND)
+            self._desk.answers.refuse(poll.connection, poll.header, code)

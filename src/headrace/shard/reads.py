@@ -99,7 +99,7 @@ class Reads:
         if begin is not None:
             begin(connection, header, request)
             return
-        if not self._desk.is_serving and command.code not in _READ_ANYWHERE:
+        if command.code not in _READ_ANYWHERE and not self._desk.is_current:
             raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED)
         reply = self._answered[command.code](connection, header, request)
         self._desk.answers.reply(connection.number, header, command.encode_reply(reply))
@@ -296,13 +296,15 @@ class Reads:
         try:
             topic = resolve.route(state, request.stream, request.topic)
             key = consumer_key(topic, request.consumer)
-        except RefusedError:
+        except RefusedError as error:
+            if self._desk.refusal(error.code) != error.code:
+                raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED) from None
             return None
         partition = request.partition_id or 0
         if partition >= len(topic.partitions):
             raise RefusedError(Code.PARTITION_NOT_FOUND, partition=partition)
         local = self._keeper.find(topic.namespace(partition))
-        if not local.replica.is_serving:
+        if not self._desk.data_plane.is_current(local.replica):
             raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED)  # O6.2
         machine = local.machine
         stored = machine.stored_offset(request.consumer.kind, key)

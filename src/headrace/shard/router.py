@@ -82,7 +82,7 @@ class Router:
             self._route_other(connection, header, memoryview(frame)[HEADER_BYTES:])
         except RefusedError as error:
             assert header is not None
-            desk.answers.refuse(connection.number, header, error.code)
+            desk.answers.refuse(connection.number, header, desk.refusal(error.code))
         except EvictedError as error:
             self._evict(connection, error)
         except RemoteError as error:

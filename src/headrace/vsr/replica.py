@@ -11,7 +11,7 @@ from headrace.base.prng import Prng
 from headrace.ports.machine import RequestTable, StateMachine
 from headrace.ports.network import Buffer
 from headrace.ports.recovered import GroupCheckpoint, RecoveredGroup, ViewState
-from headrace.vsr import normal, recovery, repair, transfer, view_change
+from headrace.vsr import lease, normal, recovery, repair, transfer, view_change
 from headrace.vsr.events import (
     CheckpointDone,
     EntryRead,
@@ -133,6 +133,24 @@ class Replica:
     def is_serving(self) -> bool:
         """Whether it leads and has applied all that it adopted (FM-15)."""
         return self.state.is_primary and self.state.commit_min >= self.state.view_head
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it serves, and nobody can have decided anything without it (O6.2)."""
+        return self.is_serving and lease.has_proof(self.state)
+
+    def promise(self, view: int) -> bool:
+        """Promise the primary of a view to stay in it for a while; whether this replica can."""
+        return lease.promise(self.state, view)
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether a promise keeps it in its view."""
+        return lease.is_bound(self.state)
+
+    def hear_promise(self, sender: int, view: int, sent: int) -> None:
+        """Take the promise of a backup that had heard what was sent at that tick."""
+        lease.hear_promise(self.state, sender, view, sent)
 
     @property
     def is_suspect(self) -> bool:

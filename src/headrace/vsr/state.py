@@ -66,7 +66,7 @@ class GroupOptions(msgspec.Struct, frozen=True, kw_only=True):
 class Shared:
     """What all groups of a shard have in common."""
 
-    __slots__ = ("has_room", "life", "probes", "room_code", "wall")
+    __slots__ = ("has_room", "life", "now", "probes", "room_code", "wall")
 
     def __init__(
         self,
@@ -80,6 +80,17 @@ class Shared:
         self.has_room = has_room  # whether the journal takes a body of that size
         self.room_code = room_code  # what to say if not; nothing if a checkpoint will make room
         self.wall = 0  # the wall clock as last told, in microseconds
+        self.now = 0  # the ticks as last told
+
+
+class Lease:
+    """What keeps a view together for a while; see the module of that name."""
+
+    __slots__ = ("bound_until", "promised")
+
+    def __init__(self) -> None:
+        self.promised: dict[int, int] = {}  # as primary: who stays, from which tick on
+        self.bound_until = 0  # as backup: the tick before which a promise keeps it in its view
 
 
 class State:
@@ -117,6 +128,7 @@ class State:
         self.queue: deque[tuple[RequestHeader, Buffer]] = deque()
         self.is_short = False  # the first of the queue waits for room in the journal
         self.in_flight: dict[tuple[int, int], RequestHeader] = {}  # by client, maybe by request
+        self.lease = Lease()
         # In a view change.
         self.suspicions: dict[int, None] = {}  # who else left the old view
         self.votes: dict[int, Vote] = {}
@@ -128,11 +140,10 @@ class State:
         self.reports: dict[int, int] = {}  # replica -> its view, as told to a wiped replica
         # In repair and transfer.
         self.fetched: dict[int, tuple[PrepareHeader, bytes, Buffer]] = {}
-        self.repair_nonce = 0
+        self.repair_nonce = self.token = 0
         self.repairing: tuple[int, int] | None = None  # the ops that were asked for
         self.wanted_head = 0  # an op above the head that the primary has sent
         self.serving: dict[int, tuple[int, int, int]] = {}  # token -> replica, nonce, op
-        self.token = 0
         self.offers: dict[int, Offer] = {}  # by the nonce of who pulls
         self.sending: dict[int, tuple[int, RequestStateChunkHeader]] = {}  # by token of a read
         self.pull: Pull | None = None

@@ -9,6 +9,7 @@ A vote and an announcement leave only once the journal will remember the view th
 
 from headrace.base.limits import HEADER_BYTES
 from headrace.vsr.events import JournalPrepare, JournalTruncate
+from headrace.vsr.lease import is_bound
 from headrace.vsr.log import Entry, Log
 from headrace.vsr.merge import Decision, Merged, Vote, merge
 from headrace.vsr.normal import acknowledge, advance_durable, answer, apply_committed, foresee
@@ -53,6 +54,7 @@ def _leave(state: State) -> None:
     for header in state.in_flight.values():
         answer(state, header, Code.TRANSIENT_NOT_COMMITTED)
     state.in_flight.clear()
+    state.lease.promised.clear()
     state.queue.clear()
     state.is_short = False
     state.suspicions.clear()
@@ -88,6 +90,9 @@ def on_start_view_change(state: State, sender: int, header: StartViewChangeHeade
     if state.status == Status.RECOVERING:
         return
     if header.view > state.view:
+        if is_bound(state) and sender != state.primary:
+            state.probes.hit("view_change.stayed_as_promised")  # It will be said again (VS-21).
+            return
         start_view_change(state, header.view)
     if header.view < state.view or state.status == Status.NORMAL:
         if state.is_primary:
@@ -425,7 +430,9 @@ def on_request_start_view(state: State, sender: int, header: RequestStartViewHea
             report(state, sender, header)
         send_start_view(state, sender, header.incarnation)
     elif sender == state.primary:
-        start_view_change(state, state.view + 1)
+        # A question from before this view is late, and no sign that its primary is gone.
+        if header.view >= state.view or not is_bound(state):
+            start_view_change(state, state.view + 1)
     elif header.is_wiped:
         report(state, sender, header)
 
@@ -451,6 +458,8 @@ def on_view_change_status_timer(state: State) -> None:
 def on_primary_silent(state: State) -> None:
     """Suspect the primary; if a later view is known, ask for that instead (VS-14)."""
     if state.status != Status.NORMAL or state.primary == state.options.replica:
+        return
+    if is_bound(state):
         return
     if state.newer_view > state.view:
         start_probing(state)

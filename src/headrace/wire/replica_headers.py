@@ -562,13 +562,23 @@ def _rules(kind: FrameKind, header: ReplicaHeader, frame_bytes: int) -> Iterator
 
 
 class GroupBeat(msgspec.Struct, frozen=True):
-    """What a heartbeat says of one group that its node leads, or declines to lead (VS-14a)."""
+    """What a heartbeat says of one group that its node leads, or declines to lead (VS-14a).
+
+    Who leads may ask the other node to stay in the view; a promise is the answer (O6.2).
+    """
 
     group: int
     view: int
     commit: int
     is_declined: bool
     origin: int = 0
+    is_asking: bool = False
+    is_promise: bool = False
+
+    @property
+    def flags(self) -> int:
+        """The marks as they travel."""
+        return self.is_declined | self.is_asking << 1 | self.is_promise << 2
 
 
 _BEAT = struct.Struct("<QQQII")
@@ -577,8 +587,7 @@ _BEAT = struct.Struct("<QQQII")
 def encode_beats(beats: Iterable[GroupBeat]) -> bytes:
     """Write the body of a heartbeat."""
     return b"".join(
-        _BEAT.pack(beat.group, beat.commit, beat.origin, beat.view, 1 if beat.is_declined else 0)
-        for beat in beats
+        _BEAT.pack(beat.group, beat.commit, beat.origin, beat.view, beat.flags) for beat in beats
     )
 
 
@@ -592,7 +601,15 @@ def decode_beats(body: Data) -> tuple[GroupBeat, ...]:
         raise RemoteError(f"heartbeat body of {len(body)} bytes")
     return tuple(
         [
-            GroupBeat(group=group, view=view, commit=commit, is_declined=flags != 0, origin=origin)
+            GroupBeat(
+                group,
+                view,
+                commit,
+                is_declined=flags & 1 != 0,
+                origin=origin,
+                is_asking=flags & 2 != 0,
+                is_promise=flags & 4 != 0,
+            )
             for group, commit, origin, view, flags in _BEAT.iter_unpack(body)
         ]
     )

@@ -1,0 +1,47 @@
+"""How a primary knows that nobody else leads: others have promised to stay in its view (O6.2).
+
+    primary ── heartbeat n, asks ──▶ backup       sent at t
+    primary ◀── acknowledges n, promises ── backup    "I follow nobody out of this view for a while"
+
+The promise runs three quarters of a heartbeat timeout from the moment the backup makes it; the
+primary counts on it for a half, from the moment it sent what the backup had heard by then. So it
+gives up first, although the two clocks do not tick alike. A backup that restarts asks for the view
+longer than that before it takes part in an election.
+
+Invariants: while a majority has promised, the replicas that are left are too few to elect.
+"""
+
+from headrace.vsr.state import State, Status
+
+
+def promise(state: State, view: int) -> bool:
+    """Promise to stay in a view, if this replica is a backup in it; whether it did."""
+    if (
+        state.status != Status.NORMAL
+        or view != state.view
+        or state.primary == state.options.replica
+        or state.newer_view > state.view
+    ):
+        return False
+    ticks = state.options.timeouts.heartbeat_timeout * 3 // 4
+    state.lease.bound_until = state.shared.now + ticks
+    return True
+
+
+def is_bound(state: State) -> bool:
+    """Whether a promise keeps this replica in its view."""
+    return state.status == Status.NORMAL and state.shared.now < state.lease.bound_until
+
+
+def hear_promise(state: State, sender: int, view: int, sent: int) -> None:
+    """Count on a promise from the tick at which we sent what its maker had heard by then."""
+    if state.is_primary and view == state.view:
+        promised = state.lease.promised
+        promised[sender] = max(sent, promised.get(sender, 0))
+
+
+def has_proof(state: State) -> bool:
+    """Whether so many have promised to stay that nobody else can lead now."""
+    oldest = state.shared.now - state.options.timeouts.heartbeat_timeout // 2
+    staying = 1 + sum(sent > oldest for sent in state.lease.promised.values())
+    return staying > state.replicas // 2
