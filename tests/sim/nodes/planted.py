@@ -6,7 +6,8 @@ or two functions of the code that ships. `tools/hunt_node.py` finds a seed for e
 """
 
 from headrace.partitions import dedup, log, machine, reads, snapshot, writer
-from headrace.shard import checkpoints, keeper, login, plane, polls, shard
+from headrace.shard import checkpoints, desk, keeper, login, plane, polls, shard
+from headrace.shard import reads as shard_reads
 from headrace.vsr import replica, transfer
 from tests.sim.planted import Bug, Edit
 
@@ -277,4 +278,66 @@ _NODE = (
     ),
 )
 
-BUGS = {bug.name: bug for bug in (*_PARTITIONS, *_SEGMENTS, *_REQUESTS, *_NODE)}
+_CURRENT = (
+    _bug(
+        "offsets_read_by_old_primary",
+        "Who leads knows every offset.",
+        Edit(
+            shard_reads.Reads._get_offset,
+            "if not self._desk.data_plane.is_current(local.replica):",
+            "if not local.replica.is_serving:",
+        ),
+    ),
+    _bug(
+        "names_read_by_old_primary",
+        "Who leads knows every name.",
+        Edit(
+            desk.Desk.is_current.fget,  # type: ignore[attr-defined]  # a property
+            "plane.has_begun and plane.is_current(self.metadata_replica)",
+            "self.is_serving",
+        ),
+    ),
+    _bug(
+        "names_read_anywhere",
+        "A read changes nothing: any node can answer it.",
+        Edit(
+            shard_reads.Reads.read,
+            "if command.code not in _READ_ANYWHERE and not self._desk.is_current:",
+            "if False:",
+        ),
+    ),
+    _bug(
+        "absent_is_absent",
+        "What this node does not find does not exist.",
+        Edit(
+            desk.Desk.refusal,
+            "if code in _RESTS_ON_METADATA and not self.is_current:",
+            "if False:",
+        ),
+    ),
+    _bug(
+        "purge_told_when_decided",
+        "A purge is decided: the partitions will follow.",
+        Edit(shard.Shard._deliver_other, "elif operation in _PURGES:", "elif False:"),
+    ),
+    _bug(
+        "next_skips_one",
+        "The stored offset is the next one to read.",
+        Edit(
+            polls.Polls._start_of,
+            "gather.NextAfter(local.machine.stored_offset(poll.key.kind, poll.key.id))",
+            "gather.NextAfter((local.machine.stored_offset(poll.key.kind, poll.key.id) or 0) + 1)",
+        ),
+    ),
+    _bug(
+        "group_polls_by_anyone",
+        "Members poll what they were told to poll.",
+        Edit(
+            polls.Polls.poll,
+            "if not may_poll(roster, client=header.client, partition=partition):",
+            "if False:",
+        ),
+    ),
+)
+
+BUGS = {bug.name: bug for bug in (*_PARTITIONS, *_SEGMENTS, *_REQUESTS, *_NODE, *_CURRENT)}

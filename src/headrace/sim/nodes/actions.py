@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 STREAM = "s"
+GROUP = "g"  # the one consumer group of a topic
 CONSUMERS_MAX = 3
 
 _ABSENT = (
@@ -66,6 +67,9 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     partition: int | None = None
     codes: tuple[Code, ...] = ()  # refusals that are answers
     consumer: Consumer | None = None
+    named: str = ""  # the stream or the user, if it is about one
+    offset: int = 0  # that is stored
+    is_next: bool = False  # a poll from the stored offset on
     count: int = 0  # partitions of a topic that is made
     batch: bytes = b""
     # What a poll must find: in which incarnation, from which offset to which.
@@ -96,6 +100,7 @@ class WorkloadOptions(msgspec.Struct, frozen=True, kw_only=True):
     churn: int = 3  # topics deleted and made again, purges, groups, users
     leave: int = 2  # logout, or a connection that is dropped
     consume: int = 30  # polls and offsets; the rest are sends
+    registers: int = 0  # before all else: few names and offsets, made, changed and read by all
 
 
 class Board:
@@ -151,26 +156,85 @@ class Actions:
             self._flush,
             self._get_topic,
         )
+        self._touches: tuple[Callable[[str], Action], ...] = (
+            self._touch_offset,
+            self._touch_offset,
+            self._touch_offset,
+            self._touch_stream,
+            self._touch_stream,
+            self._touch_stream,
+            self._touch_user,
+            self._touch_group,
+        )
 
     def draw(self) -> Action:
         """Draw the next action; what everything needs comes first."""
         board, prng, options = self._board, self._prng, self._board.options
         if not board.has_stream:
-            made = streams.CreateStream(STREAM)
-            codes = (Code.STREAM_NAME_ALREADY_EXISTS,)
-            return _act("create_stream", streams.CREATE_STREAM, made, codes=codes)
+            return self._create_stream(STREAM)
         missing = [name for name in board.names() if name not in board.topics]
         if missing and (len(missing) == options.topics or prng.chance(1, 4)):
             return self._create_topic(missing[0])
-        topic = prng.choice(list(board.topics))
+        return self._draw_for(prng.choice(list(board.topics)))
+
+    def _draw_for(self, topic: str) -> Action:
+        board, prng, options = self._board, self._prng, self._board.options
         if topic not in board.groups and prng.chance(1, 16):
             return self._create_group(topic)
+        if options.registers and prng.below(100) < options.registers:
+            return prng.choice(self._touches)(topic)
         draw = prng.below(100)
         if draw < options.churn:
             return prng.choice(self._churns)(topic)
         if draw < options.churn + options.consume:
             return self._consume(topic)
         return self.send(topic)
+
+    # Registers: few, so that clients meet at them.
+
+    def _touch_offset(self, topic: str) -> Action:
+        is_group = topic in self._board.groups and self._prng.chance(1, 3)
+        consumer = (
+            Consumer(ConsumerKind.GROUP, GROUP) if is_group else Consumer(ConsumerKind.CONSUMER, 1)
+        )
+        draw = self._prng.below(8)
+        if draw < 3:
+            return self._store(topic, 0, consumer)
+        if is_group and draw < 5:
+            return self._poll_next(topic, consumer)
+        return self._get_offset(topic, 0, consumer) if draw < 7 else self._drop(topic, 0, consumer)
+
+    def _touch_stream(self, _: str) -> Action:
+        name = "x"
+        draw = self._prng.below(4)
+        if draw < 1:
+            return self._create_stream(name)
+        if draw < 2:
+            gone = streams.DeleteStream(name)
+            return _act("delete_stream", streams.DELETE_STREAM, gone, named=name, codes=_ABSENT)
+        wanted = streams.GetStream(name)
+        return _act("get_stream", streams.GET_STREAM, wanted, named=name)
+
+    def _create_stream(self, name: str) -> Action:
+        made = streams.CreateStream(name)
+        codes = (Code.STREAM_NAME_ALREADY_EXISTS,)
+        return _act("create_stream", streams.CREATE_STREAM, made, named=name, codes=codes)
+
+    def _touch_user(self, topic: str) -> Action:
+        draw = self._prng.below(5)
+        if draw < 2:
+            return self._create_user(topic) if draw else self._delete_user(topic)
+        name = f"user{self._prng.below(3)}"
+        return _act("get_user", users.GET_USER, users.GetUser(name), named=name)
+
+    def _touch_group(self, topic: str) -> Action:
+        draw = self._prng.below(8)
+        if draw < 4:
+            wanted = groups.GetGroup(STREAM, topic, GROUP)
+            return _act("get_group", groups.GET_GROUP, wanted, topic=topic, codes=_ABSENT)
+        if topic not in self._board.groups:
+            return self._create_group(topic)
+        return self._join(topic) if draw < 7 else self._leave(topic)
 
     # Topics.
 
@@ -240,29 +304,31 @@ class Actions:
         name = f"user{self._prng.below(3)}"
         made = users.CreateUser(username=name, password=b"secret!", status=UserStatus.ACTIVE)
         codes = (Code.USER_ALREADY_EXISTS,)
-        return _act("create_user", users.CREATE_USER, made, codes=codes)
+        return _act("create_user", users.CREATE_USER, made, named=name, codes=codes)
 
     def _delete_user(self, _: str) -> Action:
-        body = users.DeleteUser(f"user{self._prng.below(3)}")
-        return _act("delete_user", users.DELETE_USER, body, codes=(Code.RESOURCE_NOT_FOUND,))
+        name = f"user{self._prng.below(3)}"
+        codes = (Code.RESOURCE_NOT_FOUND,)
+        body = users.DeleteUser(name)
+        return _act("delete_user", users.DELETE_USER, body, named=name, codes=codes)
 
     # Groups.
 
     def _create_group(self, topic: str) -> Action:
-        body = groups.CreateGroup(STREAM, topic, "g")
+        body = groups.CreateGroup(STREAM, topic, GROUP)
         codes = (*_ABSENT, Code.CONSUMER_GROUP_NAME_ALREADY_EXISTS)
         return _act("create_group", groups.CREATE_GROUP, body, topic=topic, codes=codes)
 
     def _delete_group(self, topic: str) -> Action:
-        body = groups.DeleteGroup(STREAM, topic, "g")
+        body = groups.DeleteGroup(STREAM, topic, GROUP)
         return _act("delete_group", groups.DELETE_GROUP, body, topic=topic, codes=_NO_GROUP)
 
     def _join(self, topic: str) -> Action:
-        body = groups.JoinGroup(STREAM, topic, "g")
+        body = groups.JoinGroup(STREAM, topic, GROUP)
         return _act("join", groups.JOIN_GROUP, body, topic=topic, codes=_NO_GROUP)
 
     def _leave(self, topic: str) -> Action:
-        body = groups.LeaveGroup(STREAM, topic, "g")
+        body = groups.LeaveGroup(STREAM, topic, GROUP)
         return _act("leave", groups.LEAVE_GROUP, body, topic=topic, codes=_NO_GROUP)
 
     # Messages.
@@ -302,7 +368,7 @@ class Actions:
         if is_group and prng.chance(1, 4):
             return self._join(topic)
         consumer = (
-            Consumer(ConsumerKind.GROUP, "g")
+            Consumer(ConsumerKind.GROUP, GROUP)
             if is_group
             else Consumer(ConsumerKind.CONSUMER, 1 + prng.below(CONSUMERS_MAX))
         )
@@ -312,18 +378,36 @@ class Actions:
         if draw < 8:
             return self._store(topic, partition, consumer)
         if draw < 9:
-            body = messages.GetOffset(consumer, STREAM, topic, partition)
-            return _act(
-                "get_offset", messages.GET_OFFSET, body, topic=topic, partition=partition,
-                consumer=consumer, codes=(*_OFFSET_CODES,),
-            )  # fmt: skip
+            return self._get_offset(topic, partition, consumer)
+        return self._drop(topic, partition, consumer)
+
+    def _get_offset(self, topic: str, partition: int, consumer: Consumer) -> Action:
+        body = messages.GetOffset(consumer, STREAM, topic, partition)
+        return _act(
+            "get_offset", messages.GET_OFFSET, body, topic=topic, partition=partition,
+            consumer=consumer, codes=_OFFSET_CODES,
+        )  # fmt: skip
+
+    def _drop(self, topic: str, partition: int, consumer: Consumer) -> Action:
         gone = messages.DeleteOffset(
             consumer=consumer, stream=STREAM, topic=topic, partition_id=partition
         )
         return _act(
             "delete_offset", messages.DELETE_OFFSET, gone, topic=topic, partition=partition,
-            codes=_OFFSET_CODES,
+            consumer=consumer, codes=_OFFSET_CODES,
         )  # fmt: skip
+
+    def _poll_next(self, topic: str, consumer: Consumer) -> Action:
+        body = messages.PollMessages(
+            consumer=consumer,
+            stream=STREAM,
+            topic=topic,
+            partition_id=self._partition(topic),
+            strategy=Next(),
+            count=self._prng.choice((1, 3)),
+            auto_commit=True,
+        )
+        return poll_action(body, codes=_OFFSET_CODES)
 
     def _poll(self, topic: str, partition: int, consumer: Consumer) -> Action:
         prng = self._prng
@@ -349,16 +433,13 @@ class Actions:
 
     def _store(self, topic: str, partition: int, consumer: Consumer) -> Action:
         end = self._board.ends.get(f"{topic}/{partition}", 0)
+        offset = self._prng.below(end + 3)
         body = messages.StoreOffset(
-            consumer=consumer,
-            stream=STREAM,
-            topic=topic,
-            partition_id=partition,
-            offset=self._prng.below(end + 3),
+            consumer=consumer, stream=STREAM, topic=topic, partition_id=partition, offset=offset
         )
         return _act(
             "store_offset", messages.STORE_OFFSET, body, topic=topic, partition=partition,
-            codes=_OFFSET_CODES,
+            consumer=consumer, offset=offset, codes=_OFFSET_CODES,
         )  # fmt: skip
 
 
@@ -378,6 +459,7 @@ def poll_action(
         partition=body.partition_id,
         codes=codes,
         consumer=body.consumer,
+        is_next=isinstance(body.strategy, Next),
         audited=audited,
     )
 

@@ -8,6 +8,7 @@ R1  an op has one identity                  R2  equal ops give equal state, on e
 R4, R5  promises (see `promises`)           R6  an answer tells what was applied
 H2  nothing is applied that nobody asked for
 H6  acknowledged before sent means a lower offset
+H10, H12  registers (see `registers`)       H11  one member at a time (see `ownership`)
 """
 
 from bisect import bisect_right
@@ -24,9 +25,13 @@ from headrace.sim.nodes.history import (
     facts_wanted,
 )
 from headrace.sim.nodes.model import Batch, is_part_of, span_of
+from headrace.sim.nodes.ownership import Ownership
 from headrace.sim.nodes.promises import Promises
+from headrace.sim.nodes.witness import Witness
 from headrace.sim.violation import SimViolationError
 from headrace.wire.batches import split_batches, verify_batch
+from headrace.wire.codec import decode_exactly
+from headrace.wire.commands.internal import OFFSET_MARK
 from headrace.wire.commands.messages import Confirmation, PolledMessages, StoredOffset
 from headrace.wire.errors import CorruptError, DecodeError
 from headrace.wire.numbers import ConsumerKind, Operation
@@ -40,6 +45,8 @@ class Checkers:
 
     def __init__(self) -> None:
         self.promises = Promises()
+        self.witness = Witness()
+        self.ownership = Ownership()
         self.histories: dict[Incarnation, History] = {METADATA: History(METADATA, None, "")}
         self.events: dict[str, int] = {}
         self._asked: dict[tuple[int, int], tuple[bytes, int]] = {}  # a send's batch, and when
@@ -65,8 +72,11 @@ class Checkers:
 
     def applied(
         self, node: int, key: Incarnation, applied: Applied, machine: PartitionMachine | None
-    ) -> None:
-        """Check one application against all others of that op, and the first against the model."""
+    ) -> bool:
+        """Check one application against all others of that op; return whether it is the first.
+
+        The first is checked against the model.
+        """
         history = self.histories[key]
         header = applied.header
         if header.operation == Operation.SEND_MESSAGES and header.op not in history.ops:
@@ -78,6 +88,9 @@ class Checkers:
             raise
         if is_first:
             self._count_op(history, header)
+        if is_first and header.operation == Operation.AUTO_COMMIT_OFFSET:
+            mark = decode_exactly(OFFSET_MARK, applied.body)
+            self.witness.auto_committed(history.name, mark.kind, mark.id, mark.offset)
         if is_first and machine is not None:
             assert history.model is not None
             wanted, found = facts_wanted(history.model), facts_of(machine)
@@ -92,6 +105,7 @@ class Checkers:
                     found=found,
                     wanted=wanted,
                 )
+        return is_first
 
     def _count_op(self, history: History, header: PrepareHeader) -> None:
         """Count what an op was, and what it led to."""
@@ -216,6 +230,12 @@ class Checkers:
                 return
         raise SimViolationError("P5", why="an offset that nobody stored", name=name, told=told)
 
+    def is_start(self, name: str, offset: int) -> bool:
+        """Whether a log of that name has ever begun with an offset."""
+        return any(
+            offset in history.starts for history in self.histories.values() if history.name == name
+        )
+
     def answered(self, op: int, client: int, request: int, body: bytes) -> None:
         """Check the answer of a metadata op against what was applied."""
         applied = self.histories[METADATA].ops.get(op)
@@ -233,7 +253,8 @@ class Checkers:
         for history in self.histories.values():
             if history.is_shortenable:
                 history.is_shortened = True
+                self.witness.lost(history.name.partition("/")[0])
 
-    def count(self, event: str) -> None:
+    def count(self, event: str, times: int = 1) -> None:
         """Count something that happened."""
-        self.events[event] = self.events.get(event, 0) + 1
+        self.events[event] = self.events.get(event, 0) + times

@@ -5,20 +5,18 @@ that a request is known by its number at every node (P4). Nobody tells it who le
 does not answers 58, and the client asks the next one.
 """
 
+from collections.abc import Callable
+
 import msgspec
 
 from headrace.base.limits import HEADER_BYTES
 from headrace.base.prng import Prng
 from headrace.sim.agenda import Agenda, draw_delay
-from headrace.sim.nodes.actions import Action, Actions, Board, WorkloadOptions
+from headrace.sim.nodes.actions import STREAM, Action, Actions, Board, WorkloadOptions
 from headrace.sim.nodes.checkers import Checkers
 from headrace.sim.nodes.links import Links
 from headrace.sim.violation import SimViolationError
-from headrace.wire.commands.messages import (
-    GET_OFFSET,
-    POLL_MESSAGES,
-    SEND_MESSAGES,
-)
+from headrace.wire.commands.messages import POLL_MESSAGES, SEND_MESSAGES, StoredOffset
 from headrace.wire.commands.session import (
     LOGIN_PASSWORD,
     ClientVersion,
@@ -28,7 +26,7 @@ from headrace.wire.commands.session import (
 )
 from headrace.wire.errors import Code, RefusedError
 from headrace.wire.evictions import EvictedError, EvictionReason
-from headrace.wire.numbers import Operation, is_metadata
+from headrace.wire.numbers import ConsumerKind, Operation, is_metadata
 from headrace.wire.replies import REPLY, read_answer
 from headrace.wire.requests import encode_request
 from headrace.wire.versions import PROTOCOL_PACKED
@@ -53,10 +51,11 @@ _OLD_SENDS_MAX = 8
 class Asked:
     """What a client waits for."""
 
-    __slots__ = ("action", "is_replay", "node", "number", "tries")
+    __slots__ = ("action", "invoked", "is_replay", "node", "number", "tries")
 
     def __init__(self, action: Action, number: int, node: int | None, *, is_replay: bool) -> None:
         self.action = action
+        self.invoked = 0  # the moment at which it was first asked
         self.number = number
         self.node = node  # the one node that must answer, if that matters
         self.is_replay = is_replay
@@ -80,6 +79,7 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
     links: Links
     checkers: Checkers
     board: Board
+    is_electing: Callable[[], bool]  # whether some group is without a primary
     damageable: tuple[int, ...]  # nodes that may say that they cannot read
 
 
@@ -171,6 +171,7 @@ class Client:
             self._number += 1
             number = self._number
         self.outstanding = asked = Asked(action, number, node, is_replay=False)
+        asked.invoked = self._joined.checkers.witness.asked(action)
         if action.kind == "send":
             now = self._joined.agenda.now
             self._joined.checkers.sent(self._client, number, action.batch, now)
@@ -179,6 +180,9 @@ class Client:
     def _choose(self, asked: Asked) -> int:
         if asked.node is not None:
             return asked.node
+        is_read = asked.action.command.operation == Operation.NON_REPLICATED
+        if self._options.registers and is_read and self._prng.chance(1, 3):
+            return self._prng.choice(self.targets)  # Maybe one that has led.
         hint = self._hints.get(_route(asked.action))
         if hint in self.targets and asked.tries == 1 and not self._prng.chance(1, 16):
             return hint
@@ -315,6 +319,8 @@ class Client:
         elif code in asked.action.codes or self._is_lawful(node, asked, code):
             self._count(f"client.told_{int(code)}")
             self._note_refusal(asked.action, code)
+            if not asked.is_replay:
+                self._joined.checkers.witness.refused(asked.action, asked.invoked, code)
             self._end(asked)
         else:
             raise SimViolationError(
@@ -345,7 +351,7 @@ class Client:
         elif code in (Code.CONSUMER_GROUP_ID_NOT_FOUND, Code.CONSUMER_GROUP_NAME_NOT_FOUND):
             board.groups.pop(action.topic, None)
         elif code == Code.STREAM_NAME_ALREADY_EXISTS:
-            board.has_stream = True
+            board.has_stream |= action.named == STREAM
         elif code == Code.TOPIC_NAME_ALREADY_EXISTS:
             board.topics.setdefault(action.topic, 1)
         elif code == Code.PARTITION_NOT_FOUND and action.topic in board.topics:
@@ -360,6 +366,7 @@ class Client:
         if is_metadata(operation) and action.kind != "delete_segments":
             header = REPLY.decode(frame)
             checkers.answered(header.op, self._client, asked.number, frame[HEADER_BYTES:])
+            checkers.ownership.confirmed(header.op, checkers.witness.registers.moment())
         if action.kind == "send":
             self._confirmed(asked, payload)
         elif action.kind == "poll":
@@ -369,13 +376,43 @@ class Client:
                 self._joined.board.ends[action.name] = told.current_offset + 1
             if action.audited is not None:
                 checkers.audited(node, *action.audited, span)
-        elif action.kind == "get_offset":
-            stored = GET_OFFSET.decode_reply(payload)
-            consumer = action.consumer
-            if stored is not None and consumer is not None and isinstance(consumer.id, int):
-                checkers.offset_told(action.name, consumer.kind, consumer.id, stored, node)
+            if span is not None:
+                self._served(asked, span[0])
+        else:
+            self._told(node, asked, payload)
         self._note_done(action)
         self._end(asked)
+
+    def _served(self, asked: Asked, first: int) -> None:
+        """Have a poll of a group judged: whom it was for, and where it began.
+
+        A single consumer may be served by any node, and may be told what was stored long ago.
+        """
+        action, checkers = asked.action, self._joined.checkers
+        if action.consumer is None or action.consumer.kind != ConsumerKind.GROUP:
+            return
+        assert action.partition is not None
+        checkers.ownership.served(
+            action.topic,
+            action.partition,
+            self._client,
+            invoked=asked.invoked,
+            answered=checkers.witness.registers.moment(),
+        )
+        if action.is_next:
+            is_start = checkers.is_start(action.name, first)
+            checkers.witness.served(action, asked.invoked, first, is_start=is_start)
+
+    def _told(self, node: int, asked: Asked, payload: memoryview) -> None:
+        action, checkers = asked.action, self._joined.checkers
+        reply = action.command.decode_reply(payload)
+        is_read = action.command.operation == Operation.NON_REPLICATED
+        if self._options.registers and is_read and self._joined.is_electing():
+            self._count("register.read_in_view_change")
+        consumer = action.consumer
+        if isinstance(reply, StoredOffset) and consumer and isinstance(consumer.id, int):
+            checkers.offset_told(action.name, consumer.kind, consumer.id, reply, node)
+        checkers.witness.accepted(action, asked.invoked, reply)
 
     def _confirmed(self, asked: Asked, payload: memoryview) -> None:
         (told,) = SEND_MESSAGES.decode_reply(payload)
@@ -393,7 +430,7 @@ class Client:
         board = self._joined.board
         match action.kind:
             case "create_stream":
-                board.has_stream = True
+                board.has_stream |= action.named == STREAM
             case "create_topic":
                 board.topics[action.topic] = action.count
             case "delete_topic":

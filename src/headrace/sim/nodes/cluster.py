@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from headrace.base.prng import Prng
+from headrace.metadata.machine import MetadataMachine
 from headrace.metadata.target import PartitionTarget
 from headrace.partitions.machine import PartitionMachine
 from headrace.ports.audit import Audit
@@ -47,7 +48,7 @@ from headrace.sim.nodes.checkers import METADATA, Checkers
 from headrace.sim.nodes.clients import ROOT
 from headrace.sim.nodes.folder import Folder, FolderOptions
 from headrace.sim.nodes.history import Applied, Incarnation
-from headrace.sim.nodes.host import Host
+from headrace.sim.nodes.host import Host, owners_of
 from headrace.sim.nodes.links import Links
 from headrace.sim.nodes.options import NodeOptions
 from headrace.sim.nodes.product import Product
@@ -56,11 +57,13 @@ from headrace.sim.nodes.watched import WatchedMachine
 from headrace.sim.violation import SimViolationError
 from headrace.storage.config import journal_name
 from headrace.storage.store import Opened, Refused, Wiped
+from headrace.vsr.state import Status
 
 TICK = 10 * MILLISECOND
 WALL_START = 1_700_000_000 * SECOND
 
 _TURN_MEAN = 40
+_STALL_TICKS = 2
 _HASH_MEAN = 500
 
 
@@ -164,14 +167,16 @@ class Cluster:
         host, life = argument
         if host.life != life:
             return
-        now = self.agenda.now
         self.agenda.after(host.tick_length, self._tick, argument)
         if host.is_paused:
             return
-        ticks = (now - host.booted_at) // host.tick_length
-        self._step(host, Ticked(ticks, self._wall(host)))
+        self._tell_time(host)
         if host.life == life:
             self._observe(host)
+
+    def _tell_time(self, host: Host) -> None:
+        host.told_ticks = host.ticks_at(self.agenda.now)
+        self._step(host, Ticked(host.told_ticks, self._wall(host)))
 
     def _wall(self, host: Host) -> int:
         return max(0, WALL_START + host.wall_skew + self.agenda.now)
@@ -198,6 +203,10 @@ class Cluster:
         host.is_turn_planned = False
         if host.is_paused:
             return
+        if host.ticks_at(self.agenda.now) - host.told_ticks >= _STALL_TICKS:
+            self._tell_time(host)  # As the loop of a real node does, before requests.
+            if host.life != life:
+                return
         for event in host.take(self._wall(host)):
             self._step(host, event)
             if host.life != life:
@@ -298,6 +307,7 @@ class Cluster:
         host.shard = self._product.start(node, seeds, stores, self._watcher(host))
         host.is_suspect = any(store.is_suspect for store in stores)
         host.booted_at = self.agenda.now
+        host.told_ticks = 0
         host.is_paused = host.is_turn_planned = False
         host.is_reading = True
         self.count("world.booted")
@@ -330,7 +340,11 @@ class Cluster:
 
             def tell(applied: Applied, partition: PartitionMachine | None) -> None:
                 assert host.life == life, "a machine of an earlier life was used"
-                self._applied(host, key, applied, partition)
+                is_first = self._applied(host, key, applied, partition)
+                if is_first and isinstance(machine, MetadataMachine):
+                    moment = self.checkers.witness.registers.moment()
+                    owners = owners_of(machine.state)
+                    self.checkers.ownership.assigned(applied.header.op, moment, owners)
 
             return WatchedMachine(machine, lambda: host.table_of(key), tell)
 
@@ -338,17 +352,25 @@ class Cluster:
 
     def _applied(
         self, host: Host, key: Incarnation, applied: Applied, partition: PartitionMachine | None
-    ) -> None:
+    ) -> bool:
         if self._is_canary_due and self.checkers.applied_count > 20 and applied.reply:
             self._is_canary_due = False
             applied = applied._replace(state_hash=applied.state_hash ^ 1, reply=b"\xff" * 24)
-        self.checkers.applied(host.index, key, applied, partition)
+        return self.checkers.applied(host.index, key, applied, partition)
 
     # What faults may do
 
     def is_up(self, node: int) -> bool:
         """Whether a node runs, paused or not."""
         return self.hosts[node].is_up
+
+    def is_electing(self) -> bool:
+        """Whether some replica has left a view and is in no other one yet."""
+        return any(
+            replica.status == Status.VIEW_CHANGE
+            for host in self.hosts
+            for replica in host.replicas().values()
+        )
 
     def stop(self, node: int) -> None:
         """Ask a node to stop cleanly; its shard says when it has."""

@@ -78,6 +78,7 @@ class History:
         self.batches: dict[tuple[int, int], Batch] = {}  # by client and request
         self.by_offset: dict[tuple[int, int], Batch] = {}  # by epoch and offset
         self.lost: dict[tuple[int, int], Batch] = {}  # taken by a power cut; answers may be late
+        self.starts: dict[int, None] = {0: None}  # offsets with which the log ever began
         self.marks_seen: dict[tuple[ConsumerKind, int, int], None] = {}
         self.visible: dict[tuple[int, int], tuple[int, int]] = {}  # by epoch and offset
         self.acknowledged: list[tuple[int, int, int]] = []  # when, epoch, highest offset so far
@@ -139,6 +140,9 @@ class History:
             self.batches[batch.client, batch.request] = batch
             for offset in range(batch.base_offset, batch.end_offset):
                 self.by_offset[batch.epoch, offset] = batch
+        self.starts[model.first_offset] = None
+        for _, gap_end in model.gaps:
+            self.starts[gap_end] = None
         for (kind, number), offset in model.marks.items():
             self.marks_seen[kind, number, offset] = None
 

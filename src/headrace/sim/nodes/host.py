@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING
 
 from headrace.base.checksum import xxh3_64
 from headrace.base.ids import GroupId, unpack_namespace
+from headrace.groups.roster import EMPTY_ROSTER
+from headrace.metadata.state import State
 from headrace.metadata.target import PartitionTarget
 from headrace.ports.network import (
     ConnectionClosed,
@@ -13,6 +15,7 @@ from headrace.ports.network import (
 )
 from headrace.shard.effects import ShardEvent
 from headrace.sim.disk import Disk
+from headrace.sim.nodes.actions import GROUP, STREAM
 from headrace.sim.nodes.checkers import METADATA
 from headrace.sim.nodes.folder import Folder
 from headrace.sim.nodes.history import Incarnation
@@ -38,6 +41,7 @@ class Host:
         self.incarnation = 0
         self.boot_identity = 1  # another one after every power cut
         self.booted_at = 0
+        self.told_ticks = 0  # since then, as its shard was told last
         self.wall_skew = 0
         self.is_paused = False
         self.is_refused = False
@@ -54,6 +58,10 @@ class Host:
     def is_up(self) -> bool:
         """Whether it runs, paused or not."""
         return self.shard is not None
+
+    def ticks_at(self, now: int) -> int:
+        """Give the ticks of its clock in this life."""
+        return (now - self.booted_at) // self.tick_length
 
     def put(self, event: ShardEvent) -> None:
         """Let the answer of a disk, or of the keeper of secrets, wait for the next turn."""
@@ -144,6 +152,17 @@ def _in_turns(
         elif each is not None:
             events.append(each)
     return events
+
+
+def owners_of(state: State) -> dict[str, dict[int, int]]:
+    """Give who owns which partitions of the groups, by the names of their topics."""
+    stream = state.streams.find(STREAM)
+    owners: dict[str, dict[int, int]] = {}
+    for topic in () if stream is None else stream.topics:
+        group = topic.groups.find(GROUP)
+        roster = EMPTY_ROSTER if group is None else group.roster
+        owners[topic.name] = {at: member.client for at, member in roster.owners.items()}
+    return owners
 
 
 def is_voter(replica: Replica) -> bool:

@@ -35,6 +35,13 @@ class SizeOptions(msgspec.Struct, frozen=True, kw_only=True):
     offsets_reserved: int = 32
 
 
+class DeposeOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How often who leads is cut off, and for how long at least, in microseconds."""
+
+    mean: int = 0  # never
+    length: int = 0
+
+
 class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """All that decides a run, besides the code."""
 
@@ -51,6 +58,7 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     disk: DiskOptions = DiskOptions()
     folder: FolderOptions = FolderOptions()
     faults: FaultOptions = FaultOptions()
+    depose: DeposeOptions = DeposeOptions()
     sizes: SizeOptions = SizeOptions()
     segment_rot: int = 0  # percent of rot that strikes segments instead of journals
     canary: bool = False  # one applied answer is changed: the checkers must see it
@@ -82,6 +90,11 @@ def draw_node_options(seed: int) -> NodeOptions:
     heartbeat_ticks = prng.choice((2, 4))
     faults = _draw_faults(prng)
     errors = Prng(seed).fork("segment errors")  # apart, so that it changes no other draw
+    registers = Prng(seed).fork("shared names").choice((0, 0, 60))  # apart, too
+    if registers:
+        # Others must elect soon, and no other partition may end what deposes a primary.
+        heartbeat_ticks = 2
+        faults = msgspec.structs.replace(faults, partition_mean=0, kind_mean=0)
     return NodeOptions(
         seed=seed,
         replica_count=replica_count,
@@ -89,7 +102,7 @@ def draw_node_options(seed: int) -> NodeOptions:
         safety_limit=safety_limit,
         liveness_limit=(30 + 10 * heartbeat_ticks) * SECOND,
         heartbeat_ticks=heartbeat_ticks,
-        workload=_draw_workload(prng, safety_limit),
+        workload=_draw_workload(prng, safety_limit, registers),
         network=_draw_network(prng),
         links=LinkOptions(
             delay_mean=prng.choice((100, 1_000, 5_000)), breaks=prng.choice((0, 0, _RATE // 100))
@@ -106,12 +119,15 @@ def draw_node_options(seed: int) -> NodeOptions:
         faults=msgspec.structs.replace(
             faults, kill_at=safety_limit // 2, wipe=0 if is_alone else faults.wipe
         ),
+        depose=DeposeOptions(
+            mean=700 * MILLISECOND if registers and not is_alone else 0, length=600 * MILLISECOND
+        ),
         sizes=_draw_sizes(prng),
         segment_rot=100 if is_alone else prng.choice((0, 40, 80)),
     )
 
 
-def _draw_workload(prng: Prng, safety_limit: int) -> WorkloadOptions:
+def _draw_workload(prng: Prng, safety_limit: int, registers: int) -> WorkloadOptions:
     client_count = prng.between(1, 6)
     requests = prng.choice((50, 100, 180, 260))
     return WorkloadOptions(
@@ -131,6 +147,7 @@ def _draw_workload(prng: Prng, safety_limit: int) -> WorkloadOptions:
         churn=prng.choice((2, 8, 20)),
         leave=prng.choice((0, 2, 8)),
         consume=prng.choice((20, 40)),
+        registers=registers,
     )
 
 

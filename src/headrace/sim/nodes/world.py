@@ -18,6 +18,7 @@ from headrace.sim.nodes import audit
 from headrace.sim.nodes.actions import Board
 from headrace.sim.nodes.clients import Client, Joined
 from headrace.sim.nodes.cluster import WALL_START, Cluster
+from headrace.sim.nodes.depose import Deposer
 from headrace.sim.nodes.host import Host
 from headrace.sim.nodes.options import NodeOptions
 from headrace.sim.nodes.trace import NodeTrace
@@ -57,6 +58,7 @@ class NodeWorld:
         self._board = Board(options.workload)
         self.clients = self._make_clients(prng.fork("workload"))
         self._faults = Faults(options.faults, prng.fork("faults"), self.agenda, self.cluster)
+        self._deposer = Deposer(options.depose, prng.fork("depose"), self.agenda, self.cluster)
 
     def _node_down(self, node: int) -> None:
         self._faults.node_down(node)
@@ -68,6 +70,7 @@ class NodeWorld:
             links=self.cluster.links,
             checkers=self.cluster.checkers,
             board=self._board,
+            is_electing=self.cluster.is_electing,
             damageable=targets if self.options.has_segment_errors else self.options.atlas,
         )
         return [
@@ -82,11 +85,25 @@ class NodeWorld:
         try:
             for host in self.cluster.hosts:
                 self.cluster.boot(host.index)
-            return self._report(*self._run_phases())
+            outcome, reason = self._run_phases()
+            self._judge_registers()
+            return self._report(outcome, reason)
         except SimViolationError as violation:
             return self._report(Outcome.VIOLATION, str(violation))
         except _CRASHES as error:
             return self._report(Outcome.VIOLATION, f"crashed: {_where(error)}")
+
+    def _judge_registers(self) -> None:
+        """Check what clients were told of offsets and names, and given of groups."""
+        checkers = self.cluster.checkers
+        witness = checkers.witness
+        for client in self.clients:
+            asked = client.outstanding
+            if asked is not None and not asked.is_replay:
+                witness.unanswered(asked.action, asked.invoked)
+        checkers.count("register.calls", witness.registers.check())
+        checkers.count("register.read_met_change", witness.registers.meetings())
+        checkers.count("group.served", checkers.ownership.check())
 
     def _run_phases(self) -> tuple[Outcome, str]:
         while self.agenda.now < self.options.safety_limit and not self._is_enough():
@@ -178,6 +195,7 @@ class NodeWorld:
     def _heal(self) -> list[Host]:
         """Choose the core and let nothing go wrong in it; nodes outside stay down."""
         self._faults.end()
+        self._deposer.is_over = True
         self.cluster.network.heal(NetworkOptions(delay_min=100, delay_mean=300, is_ordered=True))
         self.cluster.links.options = msgspec.structs.replace(self.cluster.links.options, breaks=0)
         core = self._choose_core()
