@@ -225,6 +225,8 @@ class Checkers:
         self, name: str, kind: ConsumerKind, number: int, told: StoredOffset, node: int
     ) -> None:
         """Check a stored offset that was read: one that was stored, within the log (P5)."""
+        if told.stored_offset > told.current_offset:
+            raise SimViolationError("P5", why="past the end", name=name, told=told, node=node)
         for history in self.histories.values():
             if history.name == name and (kind, number, told.stored_offset) in history.marks_seen:
                 return
