@@ -25,6 +25,7 @@ def config(
     files: int = 5,
     file_bytes: int = FILE_BYTES,
     boot_identity: int = 7,
+    start: int = 0,
 ) -> StoreConfig:
     return StoreConfig(
         cluster=cluster,
@@ -34,6 +35,7 @@ def config(
         journal_files=files,
         record_bytes_max=min(file_bytes, 8192),
         boot_identity=boot_identity,
+        start=start,
     )
 
 

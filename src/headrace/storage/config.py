@@ -15,7 +15,11 @@ IDENTITY_BYTES = _IDENTITY.size
 
 
 class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of one store; `journal` numbers the stores of one node."""
+    """The settings of one store; `journal` numbers the stores of one node.
+
+    `start` numbers the starts of the node and is the same for all its stores (`storage.moments`);
+    0: they are not numbered, and files of two moments are not told apart.
+    """
 
     cluster: int
     replica: int
@@ -25,6 +29,7 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     record_bytes_max: int
     boot_identity: int
     journal: int = 0
+    start: int = 0
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):

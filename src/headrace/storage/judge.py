@@ -42,12 +42,13 @@ class GoodRecord(msgspec.Struct, frozen=True):
 
 
 class Hole(msgspec.Struct, frozen=True):
-    """Records that were synced and are gone."""
+    """Records that were synced and are gone; `file_next` if they may have begun that file."""
 
     first: int
     last: int
     file: str
     position: int
+    file_next: str = ""
 
 
 class Shortened(msgspec.Struct, frozen=True):
@@ -252,9 +253,25 @@ class Judge:
         while last + 1 not in row and last < self._synced:
             last += 1
         ordinal, position = self._end(records, first - 1)
+        file_next = ""
         if position == self._file_bytes:
             ordinal, position = ordinal + 1, 0
-        return Hole(first, last, journal_name(ordinal % self._files_count), position)
+        elif self._may_begin_next(row, first, ordinal, position):
+            file_next = journal_name((ordinal + 1) % self._files_count)
+        return Hole(first, last, journal_name(ordinal % self._files_count), position, file_next)
+
+    def _may_begin_next(
+        self, row: dict[int, GoodRecord], first: int, ordinal: int, position: int
+    ) -> bool:
+        """Whether a missing record may have begun the next file, for nothing lies in its place."""
+        data = self._data(ordinal)
+        is_end = data[position : position + len(TERMINATOR)] == TERMINATOR
+        return is_end and not any(
+            record.ordinal == ordinal
+            or (record.ordinal == ordinal + 1 and not record.head.position)
+            for sequence, record in row.items()
+            if sequence > first
+        )
 
     def _end(self, records: list[GoodRecord], last: int) -> tuple[int, int]:
         """Give the file and position behind the record `last`; all of its file if it is lost."""

@@ -28,6 +28,8 @@ from headrace.storage.config import (
 from headrace.storage.copies import BLOCK_BYTES, Choice
 from headrace.storage.judge import Judge, Verdict
 from headrace.storage.marker import VersionError, decode_marker
+from headrace.storage.moments import Moment
+from headrace.storage.records import Head
 from headrace.storage.recovery import Recovered, Replay
 from headrace.storage.scan import scan_journal
 from headrace.storage.superblock import (
@@ -67,6 +69,13 @@ class Loaded(msgspec.Struct, kw_only=True):
     power_lost_at: int
     is_power_loss: bool
 
+    @property
+    def moment(self) -> Moment:
+        """The last start that the store knows, and whether its groups lived after that."""
+        old = self.superblock
+        is_begun = old.is_clean or self.verdict.last >= old.first_sequence
+        return Moment(old.start, is_begun)
+
 
 class Opener:
     """Reads the files of one store; collects findings on its way."""
@@ -94,6 +103,7 @@ class Opener:
         if scan.refusal:
             remedy = _REMEDY_VERSION if "version" in scan.refusal else _REMEDY_FOREIGN
             self._refuse(scan.refusal, scan.refusal_file, scan.refusal_position, remedy)
+        self._check_age(superblock, scan.heads)
         judge = Judge(superblock, self._files, replica_count=self._config.replica_count)
         verdict = judge.judge(scan.heads)
         self._report(verdict)
@@ -179,6 +189,16 @@ class Opener:
         self._check_place(checkpoint.identity, name)
         return checkpoint
 
+    def _check_age(self, superblock: Superblock, heads: list[Head]) -> None:
+        """Find out a superblock from an older copy: each opening is named there first (DK16)."""
+        newest = max([head.opening for head in heads], default=0)
+        if newest > superblock.opening:
+            text = (
+                f"the superblock is older than the journal: it knows {superblock.opening} openings,"
+                f" and there are records of opening {newest}"
+            )
+            self._lose(text, SUPERBLOCK_NAME, 0)
+
     def _check_place(self, found: Identity, name: str) -> None:
         """Refuse a file of another cluster, node or shard (DK17)."""
         wanted = identity_of(self._config, 0)
@@ -197,8 +217,9 @@ class Opener:
             text = f"{len(cut.data)} bytes behind the last whole record are cut"
             self._find("torn", cut.file, cut.position, text)
         for hole in verdict.holes:
+            where = f", here or at the start of {hole.file_next}" if hole.file_next else ""
             text = (
-                f"records {hole.first} to {hole.last} are damaged or missing; "
+                f"records {hole.first} to {hole.last} are damaged or missing{where}; "
                 f"synced were the records up to {verdict.synced}"
             )
             if self._is_alone:

@@ -44,6 +44,7 @@ from headrace.storage.config import (
 from headrace.storage.journal import Journal, JournalStart
 from headrace.storage.judge import Cut
 from headrace.storage.marker import encode_marker
+from headrace.storage.moments import Moment
 from headrace.storage.opening import Loaded, LostError, Opener, RefusalError
 from headrace.storage.outbox import Outbox
 from headrace.storage.reads import Reads
@@ -94,6 +95,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     `is_power_loss`: a stop was not clean, and the machine has been started since: what was written
     and not synced may be gone, of groups that are not listed too.
     `quarantine`: bytes that the store will overwrite; keep them before any effect is carried out.
+    `moment`: which start of the node opened it last, to be compared with its other stores.
     """
 
     store: "Store"
@@ -107,6 +109,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     is_suspect: bool
     is_rotten: bool
     is_power_loss: bool
+    moment: Moment
 
 
 class Wiped(msgspec.Struct, frozen=True):
@@ -173,6 +176,7 @@ def open_store(config: StoreConfig, files: Mapping[str, bytes]) -> Opened | Wipe
         is_suspect=loaded.suspect_at != 0,
         is_rotten=loaded.verdict.is_rotten,
         is_power_loss=loaded.power_lost_at != 0,
+        moment=loaded.moment,
     )
 
 
@@ -188,8 +192,11 @@ class Store:
     ) -> None:
         self._outbox = Outbox()
         self._ceilings = loaded.recovered.ceilings
+        self._is_open = False
         self._is_stopping = False
         self.is_stopped = False
+        self._is_dated = config.start > 0
+        self._noted_ordinal = -1  # the newest file of which the superblock knows a synced record
         for name in leftovers:
             self._outbox.put(RemoveFile(name))
         verdict, old = loaded.verdict, loaded.superblock
@@ -228,7 +235,7 @@ class Store:
             outbox=self._outbox,
             is_healing=verdict.is_rotten,
         )
-        self._open(loaded, boot_identity=config.boot_identity)
+        self._open(loaded, config)
 
     @property
     def probes(self) -> Probes:
@@ -238,7 +245,7 @@ class Store:
     @property
     def is_open(self) -> bool:
         """Whether this opening is named on the disk: nothing may leave the node before (MD-26)."""
-        return self._journal.is_open
+        return self._is_open
 
     @property
     def written(self) -> int:
@@ -317,6 +324,12 @@ class Store:
         """
         return self._journal.flush(sync=sync, is_awaited=is_awaited)
 
+    def begin(self) -> None:
+        """Let the groups live; where starts are numbered, nothing is written before (DK16)."""
+        if self._is_dated:
+            self._let_write()
+            self._journal.write_sync_point()
+
     def has_room(self, body_bytes: int) -> bool:
         """Whether an op with such a body may be staged now; stage it before you ask again."""
         if self._journal.has_room(body_bytes):
@@ -338,6 +351,7 @@ class Store:
             case Synced():
                 self._journal.on_synced(event.sequence)
                 self._checkpointer.on_progress()
+                self._note_synced()
             case JournalAllocated():
                 self._journal.on_allocated(event.file, is_done=event.is_done)
             case JournalRead():
@@ -395,7 +409,7 @@ class Store:
         """Give what was noticed since the last call."""
         return self._outbox.take_findings()
 
-    def _open(self, loaded: Loaded, *, boot_identity: int) -> None:
+    def _open(self, loaded: Loaded, config: StoreConfig) -> None:
         """Name this opening in the superblock; only then may the journal be written.
 
         Torn bodies stay above the sync point until the first record has said what they are.
@@ -403,7 +417,8 @@ class Store:
         journal = self._journal
         old = loaded.superblock
         verdicts = loaded.recovered.verdicts
-        opening = Opening(old.opening + 1, journal.issued + 1)
+        self._first = journal.issued + 1  # the first record of this opening
+        opening = Opening(old.opening + 1, self._first)
         for entry in verdicts:
             journal.stage(entry)
         journal.flush(sync=True, is_awaited=False)
@@ -412,15 +427,37 @@ class Store:
             synced=loaded.verdict.synced if verdicts else journal.synced,
             suspect_at=loaded.suspect_at,
             power_lost_at=loaded.power_lost_at,
-            boot_identity=boot_identity,
+            boot_identity=config.boot_identity,
+            start=config.start,
             is_clean=False,
             history=(*old.history, opening)[-HISTORY_MAX:],
         )
         self._writer.write(lambda _: opened, self._on_open)
 
     def _on_open(self) -> None:
+        self._is_open = True
+        if not self._is_dated:
+            self._let_write()
+
+    def _let_write(self) -> None:
         self._journal.is_open = True
         self._journal.pump()
+
+    def _note_synced(self) -> None:
+        """Have the superblock know a synced record of this opening, and of every file of the ring.
+
+        Without it, a file from an older copy in the place of the newest one would look like a
+        journal that ends earlier (DK16).
+        """
+        journal = self._journal
+        head = journal.ring.head
+        is_known = not self._is_dated or head.ordinal <= self._noted_ordinal
+        if not is_known and journal.synced >= max(head.first, self._first):
+            self._noted_ordinal = head.ordinal
+            self._writer.write(
+                lambda old: msgspec.structs.replace(old, synced=max(old.synced, journal.synced)),
+                lambda: None,
+            )
 
     def _try_stop(self) -> None:
         journal = self._journal

@@ -36,7 +36,8 @@ class Superblock(msgspec.Struct, frozen=True, kw_only=True):
 
     `suspect_at`: every group is suspect unless a view state in a record of that sequence or a later
     one says otherwise; 0 when none is. `power_lost_at`: likewise, power was lost after the view
-    state of a group was written, and so maybe what it had written and not synced.
+    state of a group was written, and so maybe what it had written and not synced. `start`: which
+    start of the node opened the store last; stores that differ in it are of two moments (DK16).
     """
 
     identity: Identity
@@ -51,6 +52,7 @@ class Superblock(msgspec.Struct, frozen=True, kw_only=True):
     boot_identity: int = 0
     file_bytes: int = 0
     journal_files: int = 0
+    start: int = 0
     is_clean: bool = False
     history: tuple[Opening, ...] = ()
 
@@ -58,6 +60,11 @@ class Superblock(msgspec.Struct, frozen=True, kw_only=True):
     def opening(self) -> int:
         """The number of the latest opening, 0 before the first."""
         return self.history[-1].number if self.history else 0
+
+    @property
+    def first_sequence(self) -> int:
+        """The first sequence that the latest opening could write."""
+        return self.history[-1].first_sequence if self.history else 1
 
 
 def encode_superblock(superblock: Superblock, *, copy: int, sequence: int) -> bytes:
@@ -110,6 +117,7 @@ def decode_superblock(payload: Data) -> Superblock:
         boot_identity=numbers[7],
         file_bytes=numbers[8],
         power_lost_at=numbers[9],
+        start=numbers[10],
         journal_files=files,
         is_clean=bool(flags & _CLEAN),
         history=tuple(Opening(number, first) for number, first in openings),
@@ -131,7 +139,7 @@ def _payload(superblock: Superblock) -> bytes:
         superblock.boot_identity,
         superblock.file_bytes,
         superblock.power_lost_at,
-        0,
+        superblock.start,
         _CLEAN if superblock.is_clean else 0,
         superblock.journal_files,
         len(superblock.history),
