@@ -4,6 +4,7 @@ python -m tools.night kills --count 1000
 python -m tools.night cuts --count 200
 python -m tools.night steps              every step of the scripted life, killed and torn
 python -m tools.night damage --count 200 so many for each type of file
+python -m tools.night stale --count 100  whole folders from older copies, and so many of each type
 python -m tools.night all
 """
 
@@ -18,19 +19,23 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tests.crash.ages import make_ages
 from tests.crash.damage import DAMAGES, FILE_TYPES, Patient, make_original
 from tests.crash.faults import Action, Call, build_library
 from tests.crash.kills import run_kills
 from tests.crash.load import Tally
 from tests.crash.power import CutTally, run_cuts, why_not
+from tests.crash.stale import KINDS, Archive
 from tests.crash.steps import Ending, count_steps, end_at, end_recovery_at
 from tests.watched_nodes import watched_nodes
 
 KILLS = 1000
 CUTS = 200
 DAMAGES_PER_TYPE = 200
+MIXTURES_PER_KIND = 100
 _PER_FOLDER = 20  # kills or cuts on one folder: all of it is read after each
 _STEPS_MORE = 50  # lives differ a little in length
+_WHOLE = "whole folder"
 _START_STEPS = 120  # more than a start has
 
 
@@ -118,11 +123,35 @@ def damage(count: int, seed: int, jobs: int) -> str:
     return "\n".join([f"{len(cases)} files damaged", *lines])
 
 
+def mix(count: int, seed: int, jobs: int) -> str:
+    """Put whole folders of older copies back, and single things of each kind among newer ones."""
+    outcomes: Counter[tuple[str, str]] = Counter()
+    with TemporaryDirectory(prefix="headrace-night-") as name:
+        ages = make_ages(Path(name))
+
+        def run(case: tuple[str, int]) -> tuple[str, str]:
+            kind, number = case
+            with TemporaryDirectory(prefix="headrace-night-") as folder:
+                archive = Archive(ages, Path(folder))
+                if kind == _WHOLE:
+                    archive.restore(number % len(ages))
+                    return kind, "intact"
+                rng = random.Random(f"{kind} {seed} {number}")  # noqa: S311 - it chooses ages
+                return kind, archive.mix(kind, rng).outcome
+
+        cases = [(kind, number) for kind in (_WHOLE, *KINDS) for number in range(count)]
+        with ThreadPoolExecutor(jobs) as pool:
+            outcomes.update(pool.map(run, cases))
+    lines = [f"  {kind}: {outcome} {n}" for (kind, outcome), n in sorted(outcomes.items())]
+    return "\n".join([f"{len(cases)} folders put together", *lines])
+
+
 LANES: dict[str, tuple[Callable[[int, int, int], str], int]] = {
     "kills": (kill, KILLS),
     "cuts": (cut, CUTS),
     "steps": (step, 0),
     "damage": (damage, DAMAGES_PER_TYPE),
+    "stale": (mix, MIXTURES_PER_KIND),
 }
 
 
@@ -130,7 +159,7 @@ def main() -> int:
     """Run the lanes that were asked for; give 1 if one of them found a violation."""
     parser = argparse.ArgumentParser(description="The long crash campaigns.")
     parser.add_argument("lane", choices=[*LANES, "all"])
-    parser.add_argument("--count", type=int, help="kills, cuts, or damages of each type")
+    parser.add_argument("--count", type=int, help="kills, cuts, or files of each type")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--jobs", type=int, default=2)
     asked = parser.parse_args()

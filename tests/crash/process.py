@@ -69,6 +69,10 @@ class CrashNode(Node):
                 env=self._environment,
             )
 
+    def said(self) -> str:
+        """Give what the start that was begun last has printed so far."""
+        return self._log.read_bytes()[self._said_before :].decode(errors="replace")
+
     def wait_end(self, seconds: float = 20.0) -> int:
         """Wait until it has ended by itself; give its code.
 

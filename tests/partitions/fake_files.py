@@ -6,9 +6,22 @@ from collections import deque
 
 from headrace.base.limits import SEGMENT_HEADER_BYTES
 from headrace.base.prng import Prng
+from headrace.partitions.beyond import (
+    Fate,
+    Read,
+    find_batch,
+    header_of,
+    is_left_of_write,
+    judge_file,
+    judge_remains,
+)
 from headrace.ports.segments import (
     IndexRead,
+    ListPartitions,
+    LogEnd,
     OpenSegments,
+    PartitionsListed,
+    QuarantinePartition,
     ReadIndex,
     ReadSegment,
     RemovePartition,
@@ -27,7 +40,7 @@ from headrace.ports.segments import (
     WriteSegment,
 )
 from headrace.wire.errors import CorruptError
-from headrace.wire.segment import SegmentHeader, decode_segment_header
+from headrace.wire.segment import decode_segment_header
 
 
 class FakeFiles:
@@ -44,6 +57,7 @@ class FakeFiles:
         self.reads_fail = False
         self.reads: list[ReadSegment] = []
         self.removed: list[SegmentFile] = []
+        self.quarantined: list[tuple[SegmentFile, int, bytes]] = []
         self._prng = prng or Prng(0)
         self._unsynced: list[tuple[SegmentFile, int, bytes]] = []
 
@@ -51,33 +65,47 @@ class FakeFiles:
         """Carry out the next effect; give its answer."""
         effect = self.waiting.popleft()
         self.effects_done += 1
+        answer = self._answer(effect)
+        return [] if answer is None else [answer]
+
+    def _answer(self, effect: SegmentEffect) -> SegmentEvent | None:
+        answer: SegmentEvent | None = None
         match effect:
             case WriteSegment():
-                return [self._write(effect)]
+                answer = self._write(effect)
             case SyncSegments():
-                return [self._sync(effect)]
+                answer = self._sync(effect)
             case ReadSegment():
                 self.reads.append(effect)
-                return [SegmentRead(effect.token, self._read(effect))]
+                answer = SegmentRead(effect.token, self._read(effect))
             case ReadIndex():
-                return [IndexRead(effect.token, self.indexes.get(effect.file))]
+                answer = IndexRead(effect.token, self.indexes.get(effect.file))
             case OpenSegments():
-                return [self._open(effect)]
+                answer = self._open(effect)
+            case ListPartitions():
+                found = {(file.namespace, file.created_revision): None for file in self.logs}
+                answer = PartitionsListed(effect.token, tuple(found))
             case _:
                 self._carry_out(effect)
-                return []
+        return answer
 
-    def _carry_out(self, effect: WriteIndex | RemoveSegments | RemovePartition) -> None:
+    def _carry_out(
+        self, effect: WriteIndex | RemoveSegments | RemovePartition | QuarantinePartition
+    ) -> None:
         if isinstance(effect, WriteIndex):
             self.indexes[effect.file] = effect.data
         elif isinstance(effect, RemoveSegments):
             for file in effect.files:
                 self._remove(file)
         else:
-            partition = (effect.namespace, effect.created_revision)
-            for file in list(self.logs):
-                if (file.namespace, file.created_revision) == partition:
-                    self._remove(file)
+            for file in self._files_of(effect.namespace, effect.created_revision):
+                if isinstance(effect, QuarantinePartition):
+                    self.quarantined.append((file, 0, bytes(self.logs[file])))
+                self._remove(file)
+
+    def _files_of(self, namespace: int, created_revision: int) -> list[SegmentFile]:
+        partition = (namespace, created_revision)
+        return [file for file in self.logs if (file.namespace, file.created_revision) == partition]
 
     def _write(self, effect: WriteSegment) -> SegmentWritten | SegmentFailed:
         if self.failing is not None:
@@ -92,7 +120,8 @@ class FakeFiles:
         held = self.logs[effect.file]
         assert effect.position <= len(held), "a hole in a segment"
         before = bytes(held[effect.position : effect.position + len(data)])
-        assert data.startswith(before), "a segment overwritten with something else"
+        if not is_left_of_write(before, data):
+            self.quarantined.append((effect.file, effect.position, before))
         held[effect.position : effect.position + len(data)] = data
         self._unsynced.append((effect.file, effect.position, data))
         return SegmentWritten(effect.token, is_done=True)
@@ -122,9 +151,11 @@ class FakeFiles:
                 faults.append(SegmentFault(extent.file, f"{extent.file} has {len(held)} bytes"))
             elif not _is_of(extent.file, bytes(held[:SEGMENT_HEADER_BYTES])):
                 faults.append(SegmentFault(extent.file, f"{extent.file} has another header"))
-        if not faults:
+        if not faults and effect.end is not None:
+            faults = self._judge(effect, effect.end)
+        elif not faults:
             known = {extent.file: extent.length for extent in effect.extents}
-            for file in list(self.logs):
+            for file in self._files_of(effect.namespace, effect.created_revision):
                 if file in known:
                     del self.logs[file][known[file] :]
                     self.durable[file] = bytearray(self.logs[file])
@@ -132,6 +163,33 @@ class FakeFiles:
                     self._remove(file)
             self._unsynced.clear()
         return SegmentsOpened(effect.token, tuple(faults))
+
+    def _judge(self, effect: OpenSegments, end: LogEnd) -> list[SegmentFault]:
+        """Do with what the log does not have as the port says."""
+        lengths: dict[SegmentFile, int | None] = dict.fromkeys(end.dropped)
+        lengths |= {extent.file: None for extent in effect.extents}
+        lengths |= {extent.file: extent.length for extent in end.segments}
+        fates = {}
+        for file in self._files_of(effect.namespace, effect.created_revision):
+            held, length = self.logs[file], lengths.get(file)
+            if file not in lengths:
+                fates[file] = judge_file(end, file, _reader(held))
+            elif length is not None and len(held) > length:
+                fates[file] = judge_remains(end, find_batch(file, _reader(held), length))
+        faults = [
+            SegmentFault(file, f"{file} holds messages beyond the log")
+            for file, fate in fates.items()
+            if fate == Fate.FAULT
+        ]
+        for file, fate in fates.items() if not faults else ():
+            length = lengths.get(file)
+            if fate == Fate.QUARANTINE:
+                self.quarantined.append((file, length or 0, bytes(self.logs[file][length or 0 :])))
+            if length is None:
+                self._remove(file)
+            else:
+                del self.logs[file][length:]
+        return faults
 
     def _remove(self, file: SegmentFile) -> None:
         self.removed.append(file)
@@ -160,14 +218,12 @@ class FakeFiles:
         self._unsynced = []
 
 
+def _reader(held: bytearray) -> Read:
+    return lambda position, length: bytes(held[position : position + length])
+
+
 def _is_of(file: SegmentFile, block: bytes) -> bool:
     try:
-        header = decode_segment_header(block)
+        return decode_segment_header(block) == header_of(file)
     except CorruptError:
         return False
-    return header == SegmentHeader(
-        namespace=file.namespace,
-        created_revision=file.created_revision,
-        history_epoch=file.history_epoch,
-        base_offset=file.base_offset,
-    )

@@ -107,10 +107,12 @@ class Stage:
         *,
         tail_bytes_max: int = PLENTY,
         is_open: bool = True,
+        is_alone: bool = False,
     ) -> None:
         self.options = options or make_options()
         self.files = files or FakeFiles()
         self.tail_bytes_max = tail_bytes_max
+        self.is_alone = is_alone  # nobody else has what the journal lacks
         self.journal: list[tuple[PrepareHeader, bytes]] = []
         self.saved: tuple[int, tuple[Artifact, ...], bytes] = (0, (), b"")
         self.op = 0
@@ -266,7 +268,7 @@ class Stage:
         for header, body in self.journal:
             if header.op > op:
                 self.apply(header, body)
-        self.machine.open()
+        self.machine.open(is_whole=self.is_alone)
         self.settle()
 
     # Polls.

@@ -134,13 +134,14 @@ def total_effects() -> int:
     return stage.files.effects_done
 
 
+@pytest.mark.parametrize("is_alone", [False, True])
 @pytest.mark.parametrize("how", ["kill", "power"])
-def test_a_crash_before_any_effect_is_mended_by_the_journal(how: str) -> None:
-    """PR4: every write, sync, index, removal and opening."""
+def test_a_crash_before_any_effect_is_mended_by_the_journal(how: str, is_alone: bool) -> None:
+    """PR4: every write, sync, index, removal and opening; nothing goes to quarantine (FM-11)."""
     for crash_at in range(total_effects()):
         files = CrashingFiles(Prng(crash_at))
         files.crash_at = crash_at
-        stage = Stage(OPTIONS, files, is_open=False)
+        stage = Stage(OPTIONS, files, is_open=False, is_alone=is_alone)
         with pytest.raises(CrashError):
             live(stage)
         crash(stage, how)
@@ -151,6 +152,7 @@ def test_a_crash_before_any_effect_is_mended_by_the_journal(how: str) -> None:
         stage.checkpoint()
         stage.restart()
         check_equal(stage)
+        assert files.quarantined == []
 
 
 @pytest.mark.slow
@@ -161,7 +163,7 @@ def test_a_second_crash_interrupts_the_recovery(how: str) -> None:
         for second in range(6):
             files = CrashingFiles(Prng(first))
             files.crash_at = first
-            stage = Stage(OPTIONS, files, is_open=False)
+            stage = Stage(OPTIONS, files, is_open=False, is_alone=second % 2 == 0)
             with pytest.raises(CrashError):
                 live(stage)
             crash(stage, how)
@@ -175,6 +177,7 @@ def test_a_second_crash_interrupts_the_recovery(how: str) -> None:
                 stage.restart()
             files.crash_at = None
             check_equal(stage)
+            assert files.quarantined == []
 
 
 def test_a_torn_tail_is_cut_and_written_again() -> None:

@@ -38,10 +38,12 @@ from headrace.ports.segments import (
     WriteSegment,
 )
 from headrace.runtime import segments
+from headrace.runtime.segment_tree import folder_names
 from headrace.runtime.segments import SegmentFiles, SegmentFilesError
 from headrace.wire.numbers import Operation
 from headrace.wire.replica_headers import PrepareHeader
 from headrace.wire.requests import RequestHeader
+from headrace.wire.segment import segment_name
 from tests.partitions.stage import NAMESPACE, REVISION, START, make_options, producer_batch, rows
 
 WAIT_SECONDS = 10
@@ -105,7 +107,7 @@ class Bench:
         return [fault.sentence for fault in event.faults]
 
     def path(self, file: SegmentFile = FILE) -> Path:
-        return self.files.path_of(file)
+        return self.folder.joinpath(*folder_names(file), segment_name(file.base_offset))
 
     def settle(self) -> None:
         """Wait until what has no answer is done."""

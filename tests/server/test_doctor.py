@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import msgspec
 import pytest
 
+from headrace.runtime.quarantine import Quarantine
 from headrace.server import doctor
 from headrace.server.doctor import DoctorError, examine
 from headrace.server.doctor_report import FileReport, Lost, Report, Verdict
@@ -17,8 +19,9 @@ from headrace.server.folders import format_folder, hold_folder
 from headrace.storage.config import StoreConfig, journal_key
 from headrace.storage.records import Head
 from headrace.storage.scan import scan_journal
-from headrace.storage.superblock import choose_superblock, decode_superblock
+from headrace.storage.superblock import choose_superblock, decode_superblock, encode_superblock_file
 from tests.crash.damage import DAMAGES, FILE_TYPES, Original, Patient, make_original
+from tests.kernel.samples import Stamp, batch_of, simple_messages
 
 METADATA = "metadata"
 STORE = "shards/1/0"
@@ -414,16 +417,56 @@ def test_right_batches_in_the_wrong_file_are_known(data: Path) -> None:
 @pytest.mark.slow
 def test_files_that_no_checkpoint_names(data: Path) -> None:
     folder = segments(data)[0].parent
-    young = folder / f"{700:020}.log"
+    strange = folder / f"{700:020}.log"
     gone = data / "partitions" / "9" / "9" / "0-77" / "0" / f"{0:020}.log"
     gone.parent.mkdir(parents=True)
-    for path in (young, gone):
+    for path in (strange, gone):
         path.write_bytes(b"x")
         path.chmod(0o600)
     report = examine(data)
-    assert of(report, young.relative_to(data).as_posix()).verdict == Verdict.REPAIRED
+    found = of(report, strange.relative_to(data).as_posix())
+    assert found.verdict == Verdict.NOTICE
+    assert "no message: the next start keeps them in quarantine" in found.text
     found = of(report, gone.relative_to(data).as_posix())
     assert (found.verdict, found.partition) == (
         Verdict.NOTICE,
         "stream 9, topic 9, partition 0",
     )
+    assert "has not seen: the next start moves it to quarantine" in found.text
+    shutil.copytree(gone.parent, data / "partitions" / "9" / "9" / "0-1" / "0")
+    deleted = f"partitions/9/9/0-1/0/{0:020}.log"
+    assert of(examine(data), deleted).verdict == Verdict.REPAIRED
+
+
+@pytest.mark.slow
+def test_evidence_is_shown_with_its_reason(data: Path) -> None:
+    said = Quarantine(data / "quarantine").copy(data / "strange", 0, [b"bytes"], "nobody's")
+    assert said.endswith("quarantine/1")
+    report = examine(data)
+    assert of(report, "quarantine/1/strange.0").verdict == Verdict.NOTICE
+    found = of(report, "quarantine/1/REASON")
+    assert found.text == "an earlier start put away strange, 5 bytes from 0 on; nobody's"
+
+
+@pytest.mark.slow
+def test_a_store_of_an_older_moment_is_named(data: Path) -> None:
+    """DK16."""
+    path = data / STORE / "superblock"
+    found = decode_superblock(choose_superblock(path.read_bytes()).payload)
+    older = msgspec.structs.replace(found, start=found.start - 1)
+    path.write_bytes(encode_superblock_file(older, sequence=1 << 20))
+    report = examine(data)
+    assert of(report, STORE).verdict == Verdict.DAMAGED
+    assert "not of one moment" in of(report, STORE).text
+
+
+@pytest.mark.slow
+def test_messages_that_the_journal_does_not_have_are_named(data: Path) -> None:
+    """DK16: a segment that is newer than the stores."""
+    path = segments(data)[-1]
+    offset = 640
+    batch = batch_of(simple_messages(2), Stamp(partition_id=0, base_offset=offset))
+    path.write_bytes(path.read_bytes() + batch)
+    found = of(examine(data), path.relative_to(data).as_posix())
+    assert found.verdict == Verdict.DAMAGED
+    assert f"messages from offset {offset} on, and checkpoint and journal end at" in found.text

@@ -2,11 +2,16 @@
 
 from collections import Counter
 
+import msgspec
 import pytest
 
 from headrace.metadata.admission import TopicDefaults
-from headrace.ports.disk import DiskEffect, DiskEvent, WriteJournal
+from headrace.ports.disk import DiskEffect, DiskEvent, FromStore, OnStore, WriteJournal
 from headrace.ports.host import StopWanted
+from headrace.ports.network import Ticked
+from headrace.shard.effects import ShardEffect
+from headrace.shard.shard import Shard
+from headrace.storage.store import Opened, open_store
 from headrace.wire.batches import decode_batch_header, split_batches
 from headrace.wire.commands import groups, messages, streams, system, tokens, topics, users
 from headrace.wire.errors import Code, RefusedError
@@ -15,7 +20,7 @@ from headrace.wire.identifiers import Consumer, First, FromOffset, Last, Next, S
 from headrace.wire.numbers import ConsumerKind, UserStatus
 from headrace.wire.options import make_options
 from headrace.wire.replies import REPLY, read_answer
-from tests.shard.whole import Client, Whole
+from tests.shard.whole import Client, MemoryDisk, Whole, store_config
 
 ME = Consumer(ConsumerKind.CONSUMER, 1)
 
@@ -402,3 +407,42 @@ def test_a_poll_of_a_partition_that_goes_is_answered() -> None:
     answers = node.inbox[client.connection]
     assert len(answers) == 2
     assert [REPLY.decode(answer).status for answer in answers] == [0, Code.PARTITION_NOT_FOUND]
+
+
+@pytest.mark.parametrize("slow", [0, 1])
+def test_no_store_is_written_before_both_know_of_the_start(slow: int) -> None:
+    """DK16: a crash between the two openings must not make one of them seem older."""
+    node = Whole()
+    with_topic(node)
+    opened = [
+        open_store(msgspec.structs.replace(store_config(each), start=2), disk.image())
+        for each, disk in enumerate(node.disks)
+    ]
+    assert isinstance(opened[0], Opened)
+    assert isinstance(opened[1], Opened)
+    shard = Shard(node.shard.desk.settings, opened[0], opened[1])
+    disks = [MemoryDisk(disk.image()) for disk in node.disks]
+    journaled: list[int] = []
+    held: list[OnStore] = []
+
+    def carry_out(effects: list[ShardEffect], *, is_slow: bool) -> None:
+        while effects:
+            effect = effects.pop(0)
+            if not isinstance(effect, OnStore):
+                continue
+            if is_slow and effect.store == slow:
+                held.append(effect)
+                continue
+            if isinstance(effect.effect, WriteJournal):
+                journaled.append(effect.store)
+            answer = disks[effect.store].carry_out(effect.effect)
+            if answer is not None:
+                effects += shard.step(FromStore(effect.store, answer))
+
+    carry_out(shard.start(), is_slow=True)
+    for now in range(1, 20):
+        carry_out(shard.step(Ticked(now, now)), is_slow=True)
+    assert journaled == []
+    carry_out([*held], is_slow=False)
+    carry_out(shard.step(Ticked(20, 20)), is_slow=False)
+    assert sorted(set(journaled)) == [0, 1]

@@ -213,6 +213,10 @@ class Whole:
             self.segments.kill()
         self.start()
 
+    def set_files(self, images: list[dict[str, bytes]]) -> None:
+        """Put other files in the place of both stores, for the next start."""
+        self.disks = [MemoryDisk(files) for files in images]
+
     def tick(self, count: int = 1) -> None:
         """Let time pass."""
         for _ in range(count):

@@ -37,6 +37,7 @@ from headrace.ports.network import Buffer
 from headrace.ports.probes import Probes
 from headrace.ports.segments import (
     IndexRead,
+    LogEnd,
     SegmentEffect,
     SegmentEvent,
     SegmentExtent,
@@ -537,12 +538,27 @@ class PartitionMachine:
 
     # Segments.
 
-    def open(self) -> None:
-        """Take up the files, once; before that is answered nothing is written or read."""
+    def open(self, *, is_whole: bool = False, lost_until: int = 0) -> None:
+        """Take up the files, once; before that is answered nothing is written or read.
+
+        `is_whole`: everything that the log ever had is applied, so what its files hold beyond that
+        is not its own. `lost_until`: messages below it may have gone with the power.
+        """
         assert not self._is_opening
         self._is_opening = True
-        self._writer.open(self._vouched)
+        self._writer.open(self._vouched, self._end(lost_until) if is_whole else None)
         self._vouched = ()
+
+    def _end(self, lost_until: int) -> LogEnd:
+        log = self._log
+        return LogEnd(
+            history_epoch=log.history_epoch,
+            first_offset=log.first_offset,
+            next_offset=log.next_offset,
+            lost_until=lost_until,
+            segments=tuple([SegmentExtent(each.file, each.length) for each in log.segments]),
+            dropped=self._writer.dropped,
+        )
 
     def store(self) -> None:
         """Hand over the committed batches that wait for their segment, in rounds of 8 MiB."""

@@ -10,9 +10,9 @@ One round of writes is on its way at a time. If any of it found no space, the wh
 again later: the same bytes at the same places.
 
 Flow:       store, checkpoint.
-Invariants: nothing is written before the files were cut to what the checkpoint vouches for; a sync
-            is asked for only when everything that it stands for is written; after a failure nothing
-            more happens to the files (O2.4, P7).
+Invariants: nothing is written before the files are taken up, with all that the checkpoint vouches
+            for; a sync is asked for only when everything that it stands for is written; after a
+            failure nothing more happens to the files (O2.4, P7).
 """
 
 from collections import deque
@@ -21,6 +21,7 @@ from collections.abc import Iterable
 import msgspec
 
 from headrace.base.limits import MIB, SEGMENT_HEADER_BYTES
+from headrace.partitions.beyond import header_of
 from headrace.partitions.log import Segment
 from headrace.partitions.options import PartitionOptions
 from headrace.partitions.shared import Owner, PartitionsShared
@@ -28,6 +29,7 @@ from headrace.partitions.tail import MemoryTail
 from headrace.ports.network import Buffer
 from headrace.ports.probes import Probes
 from headrace.ports.segments import (
+    LogEnd,
     OpenSegments,
     RemoveSegments,
     SegmentEffect,
@@ -41,7 +43,7 @@ from headrace.ports.segments import (
     WriteIndex,
     WriteSegment,
 )
-from headrace.wire.segment import SegmentHeader, encode_segment_header
+from headrace.wire.segment import encode_segment_header
 
 ROUND_BYTES_MAX = 8 * MIB
 
@@ -103,13 +105,20 @@ class SegmentWriter:
 
     # Opening.
 
-    def open(self, extents: tuple[SegmentExtent, ...]) -> int:
-        """Take up the files that the checkpoint vouches for; return the token."""
+    @property
+    def dropped(self) -> tuple[SegmentFile, ...]:
+        """The files that the log has no more, and a checkpoint may still name."""
+        return tuple(self._dropped)
+
+    def open(self, extents: tuple[SegmentExtent, ...], end: LogEnd | None) -> None:
+        """Take up the files that the checkpoint vouches for; no other if the log's end is known."""
         assert not self.is_open
-        token = self.new_token()
         options = self._options
-        self.emit(OpenSegments(token, options.namespace, options.created_revision, extents))
-        return token
+        self.emit(
+            OpenSegments(
+                self.new_token(), options.namespace, options.created_revision, extents, end
+            )
+        )
 
     def on_opened(self, event: SegmentsOpened) -> None:
         """Begin to write, or never."""
@@ -352,14 +361,7 @@ class SegmentWriter:
 
 def header_block(file: SegmentFile) -> bytes:
     """Give the block that a segment file begins with."""
-    return encode_segment_header(
-        SegmentHeader(
-            namespace=file.namespace,
-            created_revision=file.created_revision,
-            history_epoch=file.history_epoch,
-            base_offset=file.base_offset,
-        )
-    )
+    return encode_segment_header(header_of(file))
 
 
 def _runs(writes: list[_Write]) -> list[list[_Write]]:

@@ -2,6 +2,7 @@
 
 The bytes of a segment file are a function of the partition's committed log: a write that is
 repeated writes the same bytes at the same place, so a crash at any step is mended by writing again.
+Where a write finds other bytes than a crash can have left of it, they go to quarantine first.
 A file is durable up to a length once a `SyncSegments` that names it is answered. An error of such
 a file fences its partition alone (O2.4): the answer says so, nothing raises.
 """
@@ -69,19 +70,38 @@ class ReadIndex(msgspec.Struct, frozen=True):
     file: SegmentFile
 
 
+class LogEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """The log of a partition once the journal is applied again: all that its files may hold.
+
+    `lost_until`: messages below it may have gone with the power, and their offsets are not given
+    out again; 0 where none may have.
+    """
+
+    history_epoch: int
+    first_offset: int
+    next_offset: int
+    lost_until: int
+    segments: tuple[SegmentExtent, ...]  # as long as they will be when all is written
+    dropped: tuple[SegmentFile, ...]  # until a checkpoint no longer names them
+
+
 class OpenSegments(msgspec.Struct, frozen=True):
     """Take up the files of a partition after a start; answered by `SegmentsOpened`.
 
-    Each must be there, with the header of its name and at least its length; what is longer is cut
-    to the length, because the journal still has it and writes it again. Nothing is ever created
-    (finding 12), and a sync that fails is a fault of the partition (findings 1 and 2). Other files
-    of the partition's folder, of no checkpoint, are removed.
+    Each must be there, with the header of its name and at least its length. Nothing is ever created
+    (finding 12), and a sync that fails is a fault of the partition (findings 1 and 2).
+
+    With the `end` of the log known, what lies beyond it is judged (`partitions.beyond`): files that
+    the log dropped go, messages that it does not have are a fault, anything else goes to
+    quarantine (FM-11). Without it, because other replicas have what the log lacks, files are cut to
+    their length and others of the partition are removed: they will be written again.
     """
 
     token: int
     namespace: int
     created_revision: int
     extents: tuple[SegmentExtent, ...]
+    end: LogEnd | None = None
 
 
 class RemoveSegments(msgspec.Struct, frozen=True):
@@ -95,6 +115,20 @@ class RemovePartition(msgspec.Struct, frozen=True):
 
     namespace: int
     created_revision: int
+
+
+class QuarantinePartition(msgspec.Struct, frozen=True):
+    """Move all files of one incarnation of a partition to quarantine; not answered (FM-11)."""
+
+    namespace: int
+    created_revision: int
+    reason: str
+
+
+class ListPartitions(msgspec.Struct, frozen=True):
+    """Say of which partitions there are files; answered by `PartitionsListed`."""
+
+    token: int
 
 
 class SegmentWritten(msgspec.Struct, frozen=True):
@@ -145,6 +179,13 @@ class SegmentsOpened(msgspec.Struct, frozen=True):
     faults: tuple[SegmentFault, ...]
 
 
+class PartitionsListed(msgspec.Struct, frozen=True):
+    """The partitions that have a folder: namespace and revision of their creation."""
+
+    token: int
+    partitions: tuple[tuple[int, int], ...]
+
+
 SegmentEffect: TypeAlias = (
     WriteSegment
     | SyncSegments
@@ -154,7 +195,15 @@ SegmentEffect: TypeAlias = (
     | OpenSegments
     | RemoveSegments
     | RemovePartition
+    | QuarantinePartition
+    | ListPartitions
 )
 SegmentEvent: TypeAlias = (
-    SegmentWritten | SegmentsSynced | SegmentFailed | SegmentRead | IndexRead | SegmentsOpened
+    SegmentWritten
+    | SegmentsSynced
+    | SegmentFailed
+    | SegmentRead
+    | IndexRead
+    | SegmentsOpened
+    | PartitionsListed
 )

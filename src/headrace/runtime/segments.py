@@ -12,51 +12,46 @@ nobody else (O2.4); errors of what has no answer go to `complain`.
 
 Flow:       store, checkpoint, recover.
 Invariants: a file is made by a write at position 0 and by nothing else; a descriptor that wrote
-            stays open until a sync of it has returned, or its error could be lost; no symbolic link
-            below the folder is followed.
+            stays open until a sync of it has returned, or its error could be lost; bytes that the
+            journal does not have are never overwritten, but kept in quarantine first.
 """
 
 import errno
 import os
-import re
-import stat
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock, Thread
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
-from headrace.base.limits import KIB, MIB, SEGMENT_HEADER_BYTES
+from headrace.base.limits import KIB, MIB
+from headrace.partitions.beyond import is_left_of_write
 from headrace.ports.segments import (
     IndexRead,
+    ListPartitions,
     OpenSegments,
+    PartitionsListed,
+    QuarantinePartition,
     ReadIndex,
     ReadSegment,
     RemovePartition,
     RemoveSegments,
     SegmentEffect,
     SegmentEvent,
-    SegmentExtent,
     SegmentFailed,
-    SegmentFault,
     SegmentFile,
     SegmentRead,
-    SegmentsOpened,
     SegmentsSynced,
     SegmentWritten,
     SyncSegments,
     WriteIndex,
     WriteSegment,
 )
+from headrace.runtime.quarantine import QUARANTINE_NAME, Quarantine
+from headrace.runtime.segment_opening import SegmentOpener
+from headrace.runtime.segment_tree import SegmentTree, folder_names, index_name, open_file
 from headrace.runtime.whole import read_all, write_parts
-from headrace.wire.errors import CorruptError
-from headrace.wire.segment import (
-    SegmentHeader,
-    decode_segment_header,
-    partition_names,
-    segment_name,
-)
+from headrace.wire.segment import partition_names, segment_name
 
 SYNC_STEP_BYTES = 16 * MIB
 DESCRIPTORS_MAX = 256
@@ -65,14 +60,9 @@ INDEX_BYTES_MAX = 16 * MIB
 # copy is better made elsewhere (measured: 10 against 11 us for 64 KiB, 73 against 14 for 1 MiB).
 QUICK_READ_BYTES_MAX = 128 * KIB
 
-_FOLDER_MODE = 0o700
-_FILE_MODE = 0o600
 _TEMPORARY_SUFFIX = ".tmp"
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_OURS = re.compile(r"\d{20}\.(log|index|index\.tmp)")
-_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-
-Names: TypeAlias = tuple[str, ...]  # of a folder, from the root down
+_OTHERS = "other bytes than the journal has for this place"
 
 
 class SegmentFilesError(Exception):
@@ -82,11 +72,12 @@ class SegmentFilesError(Exception):
 class _Handle:
     """An open file; closed when the last who uses it lets go."""
 
-    __slots__ = ("fd", "file", "is_new", "unsynced_bytes", "users")
+    __slots__ = ("fd", "file", "is_new", "size", "unsynced_bytes", "users")
 
     def __init__(self, file: SegmentFile, fd: int) -> None:
         self.file = file
         self.fd = fd
+        self.size = 0  # of the file, if it is open for writing
         self.is_new = False  # its name is not durable
         self.unsynced_bytes = 0
         self.users = 1  # the cache, and whoever works with it now
@@ -112,27 +103,26 @@ class SegmentFiles:
         self._wake = wake
         self._complain = complain
         self._descriptors_max = descriptors_max
-        _make_folder(folder)
-        self._root = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        os.fchmod(self._root, _FOLDER_MODE)
+        self._tree = SegmentTree(folder, complain)
+        self.quarantine = Quarantine(folder.parent / QUARANTINE_NAME)
+        self._opener = SegmentOpener(self._tree, self.quarantine, complain)
         # The lock guards what the threads share: events, failures, users of handles, and the
         # handles for reading.
         self._lock = Lock()
         self._events: list[SegmentEvent] = []
         self._failures: dict[SegmentFile, str] = {}  # of syncs that nobody has asked for yet
         self._failure: BaseException | None = None
-        # A folder that is empty may be removed; not while a file is being made in it.
-        self._folders_lock = Lock()
-        self._durable_folders: dict[Names, None] = {}  # the keeper's
         self._handles: dict[SegmentFile, _Handle] = {}  # the caller's; longest unused first
         self._read_handles: dict[SegmentFile, _Handle] = {}
         self._is_closed = False
         self._kept: dict[type, Callable[[Any], SegmentEvent | None]] = {
             SyncSegments: self._sync_segments,
-            OpenSegments: self._open_segments,
+            OpenSegments: self._opener.open,
             WriteIndex: self._write_index,
             RemoveSegments: self._remove_segments,
             RemovePartition: self._remove_partition,
+            QuarantinePartition: self._opener.quarantine_partition,
+            ListPartitions: self._list_partitions,
             _Handle: self._sync_ahead,
         }
         self._read: dict[type, Callable[[Any], SegmentEvent | None]] = {
@@ -166,7 +156,7 @@ class SegmentFiles:
             thread.join()
         for handle in (*self._handles.values(), *self._read_handles.values()):
             os.close(handle.fd)
-        os.close(self._root)
+        self._tree.close()
 
     # Effects and events.
 
@@ -186,7 +176,7 @@ class SegmentFiles:
             case RemoveSegments() | RemovePartition():
                 self._let_go(effect)
                 self._orders.put(effect)
-            case OpenSegments() | WriteIndex():
+            case OpenSegments() | WriteIndex() | QuarantinePartition() | ListPartitions():
                 self._orders.put(effect)
 
     def take_events(self) -> list[SegmentEvent]:
@@ -227,11 +217,14 @@ class SegmentFiles:
     def _write_segment(self, effect: WriteSegment) -> SegmentEvent:
         try:
             handle = self._open_to_write(effect.file, is_new=effect.position == 0)
+            if effect.position < handle.size:
+                self._keep_others(handle, effect)
             written = write_parts(handle.fd, effect.parts, effect.position)
         except OSError as error:
             if error.errno in _NO_SPACE:
                 return SegmentWritten(effect.token, is_done=False)
-            return SegmentFailed(effect.token, self._sentence(effect.file, "write", error))
+            return SegmentFailed(effect.token, self._tree.sentence(effect.file, "write", error))
+        handle.size = max(handle.size, effect.position + written)
         with self._lock:
             handle.unsynced_bytes += written
             is_much = handle.unsynced_bytes >= SYNC_STEP_BYTES
@@ -239,12 +232,25 @@ class SegmentFiles:
             self._order_sync(handle)
         return SegmentWritten(effect.token, is_done=True)
 
+    def _keep_others(self, handle: _Handle, effect: WriteSegment) -> None:
+        """Keep what a write is about to destroy, if a crash cannot have left it of this write."""
+        new = b"".join(effect.parts)
+        length = min(len(new), handle.size - effect.position)
+        old = read_all(handle.fd, length, effect.position)
+        if not is_left_of_write(old, new):
+            path = self._tree.path_of(effect.file)
+            self._complain(self.quarantine.copy(path, effect.position, [old], _OTHERS))
+
     def _open_to_write(self, file: SegmentFile, *, is_new: bool) -> _Handle:
         handle = self._handles.pop(file, None)
         if handle is None:
-            flags = os.O_WRONLY | (os.O_CREAT if is_new else 0)
-            with self._folders_lock, self._opened_folder(folder_names(file), make=is_new) as folder:
-                handle = _Handle(file, _open_file(segment_name(file.base_offset), flags, folder))
+            flags = os.O_RDWR | (os.O_CREAT if is_new else 0)
+            with (
+                self._tree.making,
+                self._tree.opened_folder(folder_names(file), make=is_new) as folder,
+            ):
+                handle = _Handle(file, open_file(segment_name(file.base_offset), flags, folder))
+            handle.size = os.fstat(handle.fd).st_size
         handle.is_new |= is_new
         self._handles[file] = handle
         if len(self._handles) > self._descriptors_max:
@@ -307,24 +313,12 @@ class SegmentFiles:
             if unsynced and not is_failed:
                 os.fdatasync(handle.fd)
             if is_new and not is_failed:
-                self._sync_names(folder_names(handle.file))
+                self._tree.sync_names(folder_names(handle.file))
         except OSError as error:
-            sentence = self._sentence(handle.file, "sync", error)
+            sentence = self._tree.sentence(handle.file, "sync", error)
             with self._lock:
                 self._failures[handle.file] = sentence
         self._release(handle)
-
-    def _sync_names(self, names: Names) -> None:
-        """Make a new file durable in its folder, and folders that may be new in theirs."""
-        with self._opened_folder(names) as folder:
-            os.fsync(folder)
-        for depth in range(len(names), 0, -1):
-            if names[:depth] in self._durable_folders:
-                return
-            with self._opened_folder(names[: depth - 1]) as folder:
-                os.fsync(folder)
-        for depth in range(len(names), 0, -1):
-            self._durable_folders[names[:depth]] = None
 
     # Reading.
 
@@ -351,12 +345,12 @@ class SegmentFiles:
         try:
             handle = self._use_to_read(effect.file) or self._open_to_read(effect.file)
         except OSError as error:
-            self._complain(self._sentence(effect.file, "open", error))
+            self._complain(self._tree.sentence(effect.file, "open", error))
             return SegmentRead(effect.token, None)
         try:
             return SegmentRead(effect.token, read_all(handle.fd, effect.length, effect.position))
         except OSError as error:
-            self._complain(self._sentence(effect.file, "read", error))
+            self._complain(self._tree.sentence(effect.file, "read", error))
             return SegmentRead(effect.token, None)
         finally:
             self._release(handle)
@@ -370,8 +364,8 @@ class SegmentFiles:
         return handle
 
     def _open_to_read(self, file: SegmentFile) -> _Handle:
-        with self._opened_folder(folder_names(file)) as folder:
-            fd = _open_file(segment_name(file.base_offset), os.O_RDONLY, folder)
+        with self._tree.opened_folder(folder_names(file)) as folder:
+            fd = open_file(segment_name(file.base_offset), os.O_RDONLY, folder)
         handle = _Handle(file, fd)
         handle.users += 1
         unused = None
@@ -387,8 +381,8 @@ class SegmentFiles:
 
     def _read_index(self, effect: ReadIndex) -> IndexRead:
         try:
-            with self._opened_folder(folder_names(effect.file)) as folder:
-                fd = _open_file(index_name(effect.file.base_offset), os.O_RDONLY, folder)
+            with self._tree.opened_folder(folder_names(effect.file)) as folder:
+                fd = open_file(index_name(effect.file.base_offset), os.O_RDONLY, folder)
             try:
                 size = os.fstat(fd).st_size
                 if size > INDEX_BYTES_MAX:
@@ -398,7 +392,7 @@ class SegmentFiles:
                 os.close(fd)
         except OSError as error:
             if error.errno != errno.ENOENT:
-                self._complain(self._sentence(effect.file, "read the index of", error))
+                self._complain(self._tree.sentence(effect.file, "read the index of", error))
             return IndexRead(effect.token, None)
 
     def _write_index(self, effect: WriteIndex) -> None:
@@ -406,231 +400,41 @@ class SegmentFiles:
         name = index_name(effect.file.base_offset)
         temporary = name + _TEMPORARY_SUFFIX
         try:
-            with self._opened_folder(folder_names(effect.file)) as folder:
+            with self._tree.opened_folder(folder_names(effect.file)) as folder:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-                fd = _open_file(temporary, flags, folder)
+                fd = open_file(temporary, flags, folder)
                 try:
                     write_parts(fd, [effect.data], 0)
                 finally:
                     os.close(fd)
                 os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         except OSError as error:
-            self._complain(self._sentence(effect.file, "write the index of", error))
-
-    # Opening.
-
-    def _open_segments(self, effect: OpenSegments) -> SegmentsOpened:
-        """Check all files first: where one is wrong, nothing is cut or removed."""
-        faults = []
-        for extent in effect.extents:
-            sentence = self._check(extent)
-            if sentence is not None:
-                faults.append(SegmentFault(extent.file, sentence))
-        if not faults:
-            faults = self._cut(effect)
-        if not faults:
-            self._remove_unknown(effect)
-        return SegmentsOpened(effect.token, tuple(faults))
-
-    def _check(self, extent: SegmentExtent) -> str | None:
-        """Say what is wrong with a file, if anything is."""
-        file = extent.file
-        path = self.path_of(file)
-        try:
-            with self._opened_file(file, os.O_RDONLY) as fd:
-                size = os.fstat(fd).st_size
-                header = decode_segment_header(read_all(fd, SEGMENT_HEADER_BYTES, 0))
-        except CorruptError as error:
-            return f"{path}: {error}; restore the file from a copy"
-        except OSError as error:
-            return self._sentence(file, "open", error)
-        wanted = SegmentHeader(
-            namespace=file.namespace,
-            created_revision=file.created_revision,
-            history_epoch=file.history_epoch,
-            base_offset=file.base_offset,
-        )
-        if header != wanted:
-            return f"{path}: its header is that of {header}; put the right file there"
-        if size < extent.length:
-            return f"{path}: {size} bytes, the checkpoint vouches for {extent.length}"
-        return None
-
-    def _cut(self, effect: OpenSegments) -> list[SegmentFault]:
-        """Cut files to what the checkpoint vouches for, and sync them and their names.
-
-        What is cut is in the journal and will be written again.
-        """
-        faults = []
-        for extent in effect.extents:
-            try:
-                with self._opened_file(extent.file, os.O_RDWR) as fd:
-                    if os.fstat(fd).st_size > extent.length:
-                        os.ftruncate(fd, extent.length)
-                    os.fsync(fd)
-                    os.fchmod(fd, _FILE_MODE)
-                self._sync_names(folder_names(extent.file))
-            except OSError as error:
-                sentence = self._sentence(extent.file, "sync", error)
-                faults.append(SegmentFault(extent.file, sentence))
-        return faults
-
-    def _remove_unknown(self, effect: OpenSegments) -> None:
-        """Remove the segments and indexes of a partition that no checkpoint names.
-
-        Whatever has no name of ours is left alone, and so is a symbolic link.
-        """
-        kept = {
-            (*folder_names(file), name(file.base_offset))
-            for file in (extent.file for extent in effect.extents)
-            for name in (segment_name, index_name)
-        }
-        partition = partition_names(effect.namespace, effect.created_revision)
-        for names, name in list(self._files_of(partition)):
-            if (*names, name) not in kept:
-                self._remove_file(names, name)
-        self._remove_empty_folders(partition)
+            self._complain(self._tree.sentence(effect.file, "write the index of", error))
 
     # Removing.
 
     def _remove_segments(self, effect: RemoveSegments) -> None:
         for file in effect.files:
             names = folder_names(file)
-            self._remove_file(names, segment_name(file.base_offset))
-            self._remove_file(names, index_name(file.base_offset))
-            self._remove_empty(names)
+            self._tree.remove_file(names, segment_name(file.base_offset))
+            self._tree.remove_file(names, index_name(file.base_offset))
+            self._tree.remove_empty(names)
 
     def _remove_partition(self, effect: RemovePartition) -> None:
         partition = partition_names(effect.namespace, effect.created_revision)
-        for names, name in list(self._files_of(partition)):
-            self._remove_file(names, name)
-        self._remove_empty_folders(partition)
+        for names, name in list(self._tree.files_of(partition)):
+            self._tree.remove_file(names, name)
+        self._tree.remove_empty_folders(partition)
 
-    def _files_of(self, partition: Names) -> Iterator[tuple[Names, str]]:
-        """Give the files with names of ours of all histories of a partition."""
-        for names in self._folders_of(partition):
-            with self._opened_folder(names) as folder, os.scandir(folder) as entries:
-                found = [
-                    entry.name
-                    for entry in entries
-                    if _OURS.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)
-                ]
-            for name in sorted(found):
-                yield names, name
-
-    def _folders_of(self, partition: Names) -> list[Names]:
+    def _list_partitions(self, effect: ListPartitions) -> PartitionsListed:
         try:
-            with self._opened_folder(partition) as folder, os.scandir(folder) as entries:
-                found = [
-                    entry.name
-                    for entry in entries
-                    if entry.name.isdecimal() and entry.is_dir(follow_symlinks=False)
-                ]
-        except FileNotFoundError:
-            return []
-        return [(*partition, name) for name in sorted(found)]
-
-    def _remove_file(self, names: Names, name: str) -> None:
-        try:
-            with self._opened_folder(names) as folder:
-                os.unlink(name, dir_fd=folder)
-        except FileNotFoundError:
-            pass  # An index need not be there, and a removal may be repeated.
+            return PartitionsListed(effect.token, tuple(self._tree.partitions()))
         except OSError as error:
-            self._complain(f"{self.folder.joinpath(*names, name)}: cannot remove it: {error}")
-
-    def _remove_empty_folders(self, partition: Names) -> None:
-        for names in self._folders_of(partition):
-            self._remove_empty(names)
-        self._remove_empty(partition)
-
-    def _remove_empty(self, names: Names) -> None:
-        """Remove a folder and those above it, as far as they are empty."""
-        with self._folders_lock:
-            for depth in range(len(names), 0, -1):
-                try:
-                    with self._opened_folder(names[: depth - 1]) as folder:
-                        os.rmdir(names[depth - 1], dir_fd=folder)
-                except FileNotFoundError:
-                    pass
-                except OSError as error:
-                    if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                        self._complain(f"{self.folder.joinpath(*names[:depth])}: {error}")
-                    return
-                self._durable_folders.pop(names[:depth], None)
-
-    # Places.
-
-    def path_of(self, file: SegmentFile) -> Path:
-        """Give where a segment lies, for words about it."""
-        return self.folder.joinpath(*folder_names(file), segment_name(file.base_offset))
-
-    def _sentence(self, file: SegmentFile, verb: str, error: OSError) -> str:
-        return (
-            f"{self.path_of(file)}: cannot {verb} it: {error.strerror}; "
-            "the partition is fenced and its files are left as they are"
-        )
-
-    @contextmanager
-    def _opened_folder(self, names: Names, *, make: bool = False) -> Iterator[int]:
-        """Open a folder step by step, so that no symbolic link is followed on the way."""
-        folder = os.dup(self._root)
-        try:
-            for name in names:
-                if make:
-                    with suppress(FileExistsError):
-                        os.mkdir(name, _FOLDER_MODE, dir_fd=folder)
-                below = os.open(name, _FOLDER_FLAGS, dir_fd=folder)
-                os.close(folder)
-                folder = below
-            yield folder
-        finally:
-            os.close(folder)
-
-    @contextmanager
-    def _opened_file(self, file: SegmentFile, flags: int) -> Iterator[int]:
-        with self._opened_folder(folder_names(file)) as folder:
-            fd = _open_file(segment_name(file.base_offset), flags, folder)
-        try:
-            yield fd
-        finally:
-            os.close(fd)
-
-
-def _make_folder(folder: Path) -> None:
-    """Make a folder and those above it, each durable in its parent."""
-    if folder.is_dir():
-        return
-    _make_folder(folder.parent)
-    folder.mkdir(mode=_FOLDER_MODE, exist_ok=True)
-    parent = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(parent)
-    finally:
-        os.close(parent)
-
-
-def folder_names(file: SegmentFile) -> Names:
-    """Give the folder of a segment: that of one history of its partition."""
-    names = partition_names(file.namespace, file.created_revision)
-    return (*names, str(file.history_epoch))
-
-
-def index_name(base_offset: int) -> str:
-    """Give the name of the index of the segment that begins at an offset."""
-    return segment_name(base_offset).removesuffix(".log") + ".index"
+            self._complain(f"{self.folder}: cannot be listed: {error}")
+            return PartitionsListed(effect.token, ())
 
 
 def _is_meant(effect: RemoveSegments | RemovePartition, file: SegmentFile) -> bool:
     if isinstance(effect, RemoveSegments):
         return file in effect.files
     return (file.namespace, file.created_revision) == (effect.namespace, effect.created_revision)
-
-
-def _open_file(name: str, flags: int, folder: int) -> int:
-    """Open a regular file of a folder; anything else of that name is an error."""
-    fd = os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, _FILE_MODE, dir_fd=folder)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise OSError(errno.EINVAL, "not a regular file")
-    return fd

@@ -21,8 +21,10 @@ import msgspec
 
 from headrace.base.limits import GIB, SEGMENT_BYTES_MAX
 from headrace.runtime.host import boot_identity
+from headrace.runtime.quarantine import QUARANTINE_NAME, REASON_NAME
+from headrace.runtime.whole import read_file
 from headrace.server.doctor_layout import examine_layout
-from headrace.server.doctor_partitions import Strays, examine_partition, read_names
+from headrace.server.doctor_partitions import Strays, examine_partition, read_metadata
 from headrace.server.doctor_report import FileReport, Report, Verdict, worst
 from headrace.server.doctor_stores import StoreExam, examine_store
 from headrace.server.folders import LOCK_NAME, PARTITIONS_NAME, StrangeFolderError, store_folders
@@ -30,6 +32,7 @@ from headrace.server.holders import find_lock_holder
 from headrace.server.lines import folder_not_at_rest, folder_of_others
 from headrace.storage.config import StoreConfig
 from headrace.storage.layout import LayoutRecord
+from headrace.storage.moments import find_older
 
 # Below this not even one segment of the largest size could be written any more.
 FREE_BYTES_LOW = SEGMENT_BYTES_MAX
@@ -93,8 +96,9 @@ def _examine_files(folder: Path, tell: Tell) -> dict[str, FileReport]:
     strays = None
     if layout is not None:
         metadata, data = _examine_stores(folder, layout, tell)
-        names = read_names(metadata.groups or ())
+        names = read_metadata(metadata.groups)
         found = [*metadata.files, *data.files]
+        found += _examine_moments(folder, metadata, data)
         for group in data.groups or ():
             tell(names.of(group.state.group))
             found += examine_partition(
@@ -120,6 +124,20 @@ def _examine_stores(folder: Path, layout: LayoutRecord, tell: Tell) -> tuple[Sto
         missing = FileReport(path=name, what="store", verdict=Verdict.DAMAGED, text=text)
         exams.append(StoreExam([missing], None))
     return exams[0], exams[1]
+
+
+def _examine_moments(folder: Path, *exams: StoreExam) -> list[FileReport]:
+    """Judge whether the stores are of one moment; what is said counts for the older one's files."""
+    names = [path.relative_to(folder).as_posix() for path in store_folders(folder)]
+    moments = {
+        name: exam.moment
+        for name, exam in zip(names, exams, strict=True)
+        if exam.moment is not None
+    }
+    older = find_older(moments) if moments else None
+    if older is None:
+        return []
+    return [FileReport(path=older[0], what="store", verdict=Verdict.DAMAGED, text=older[1])]
 
 
 def _store_config(layout: LayoutRecord, journal: int) -> StoreConfig:
@@ -149,6 +167,8 @@ def _examine_other(folder: Path, path: str, strays: Strays | None) -> FileReport
     what, verdict, text = "", Verdict.UNKNOWN, "no file of a node; it is left alone"
     if path == LOCK_NAME:
         what, verdict, text = "lock", Verdict.FINE, "held while a node runs"
+    elif path.startswith(f"{QUARANTINE_NAME}/"):
+        what, verdict, text = "evidence", Verdict.NOTICE, _describe_evidence(folder / path)
     elif strays is None:
         what, verdict = "left-over", Verdict.REPAIRED
         text = "of a format that was broken off; the next start makes it again"
@@ -159,6 +179,14 @@ def _examine_other(folder: Path, path: str, strays: Strays | None) -> FileReport
             return stray
     size = (folder / path).lstat().st_size
     return FileReport(path=path, what=what, verdict=verdict, text=text, size_bytes=size)
+
+
+def _describe_evidence(path: Path) -> str:
+    """Say what an earlier start put away, and why."""
+    if path.name != REASON_NAME:
+        return "kept as evidence by an earlier start; nothing reads it"
+    reason = read_file(path).decode(errors="replace")
+    return f"an earlier start put away {'; '.join(reason.splitlines())}"
 
 
 def _folder_report(folder: Path, free: int) -> FileReport:

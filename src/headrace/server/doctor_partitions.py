@@ -1,40 +1,40 @@
 """Judges everything below `partitions`: what a checkpoint names, and what none does."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
-from headrace.base.ids import (
-    GroupId,
-    Namespace,
-    PartitionId,
-    StreamId,
-    TopicId,
-    pack_namespace,
-    unpack_namespace,
-)
-from headrace.base.limits import PARTITIONS_PER_TOPIC_MAX, STREAMS_MAX, TOPICS_PER_STREAM_MAX
-from headrace.metadata.snapshot import read_snapshot
+from headrace.base.ids import GroupId, unpack_namespace
+from headrace.base.limits import SEGMENT_HEADER_BYTES
+from headrace.metadata.machine import MetadataMachine
+from headrace.partitions.index import Place
 from headrace.ports.recovered import RecoveredGroup
+from headrace.ports.segments import SegmentFile
+from headrace.runtime.segment_tree import namespace_of
+from headrace.server.doctor_beyond import JournalEnd, find_end, judge_beyond
 from headrace.server.doctor_losses import examine_losses
 from headrace.server.doctor_report import FileReport, Verdict
 from headrace.server.doctor_segments import checkpointed_log, examine_segments
 from headrace.server.folders import PARTITIONS_NAME
 from headrace.shard.plane import origin_of
 from headrace.wire.errors import CorruptError
+from headrace.wire.numbers import Operation
 
-_OURS = re.compile(r"(\d{1,7})/(\d{1,4})/(\d{1,6})-(\d+)/\d+/\d{20}\.(log|index|index\.tmp)")
+_OURS = re.compile(r"(\d{1,7})/(\d{1,4})/(\d{1,6})-(\d+)/(\d+)/(\d{20})\.(log|index|index\.tmp)")
 _NOT_JUDGED = "not judged: the checkpoint that vouches for it cannot be read"
-_YOUNGER = "younger than the checkpoint: removed, and written again from the journal"
-_GONE = "of a partition that is gone; nothing reads it, and it may be removed"
+_YOUNGER = "younger than the checkpoint; the next start makes it anew"
+_DELETED = "of a partition that was deleted: the next start removes it"
+_ORPHAN = "of a partition that the metadata has not seen: the next start moves it to quarantine"
 
 
-class PartitionNames(msgspec.Struct, frozen=True):
-    """Names of streams and topics by number, as the checkpoint of the metadata has them."""
+class Known(msgspec.Struct, frozen=True):
+    """What the metadata says, if it can be read: names by number, partitions, how far it goes."""
 
     topics: dict[tuple[int, int], str]
+    partitions: dict[int, int]  # namespace: revision at which it was created
+    revision: int | None
 
     def of(self, namespace: int) -> str:
         """Give a partition as people call it, by its numbers where the name is not known."""
@@ -43,20 +43,33 @@ class PartitionNames(msgspec.Struct, frozen=True):
         return f"{name}, partition {partition}"
 
 
-def read_names(groups: Iterable[RecoveredGroup]) -> PartitionNames:
-    """Read the names from the checkpoint of the metadata; what is younger has numbers only."""
-    topics = {}
-    for group in groups:
-        for artifact in group.checkpoint.artifacts if group.checkpoint else ():
-            state, _ = read_snapshot(artifact.data)
-            for stream in state.streams:
-                for topic in stream.topics:
-                    topics[stream.id, topic.id] = f"{stream.name}/{topic.name}"
-    return PartitionNames(topics)
+def read_metadata(groups: tuple[RecoveredGroup, ...] | None) -> Known:
+    """Apply what checkpoint and journal have of the metadata, as a start does."""
+    machine = MetadataMachine()
+    is_whole = groups is not None
+    for group in groups or ():
+        if group.checkpoint is not None and group.checkpoint.artifacts:
+            machine.install(group.checkpoint.artifacts)
+        for entry in group.entries:
+            if entry.body is None:
+                is_whole = False
+                break
+            if entry.header.operation != Operation.REGISTER:  # Consensus alone knows sessions.
+                machine.apply(entry.header, entry.body)
+    state = machine.state
+    return Known(
+        {
+            (stream.id, topic.id): f"{stream.name}/{topic.name}"
+            for stream in state.streams
+            for topic in stream.topics
+        },
+        {each.group: each.created_revision for each in machine.target().partitions},
+        state.revision if is_whole else None,
+    )
 
 
 def examine_partition(
-    root: Path, group: RecoveredGroup, names: PartitionNames, *, is_journal_broken: bool
+    root: Path, group: RecoveredGroup, names: Known, *, is_journal_broken: bool
 ) -> Iterator[FileReport]:
     """Judge the files that the checkpoint of one partition names, and what the journal has."""
     name = names.of(group.state.group)
@@ -73,7 +86,7 @@ def examine_partition(
         )
         return
     if log is not None:
-        yield from examine_segments(root, log, name)
+        yield from examine_segments(root, log, find_end(group, log), name)
     if is_journal_broken:
         losses = examine_losses(PARTITIONS_NAME, group, log, name)
         if losses is not None:
@@ -83,42 +96,45 @@ def examine_partition(
 class Strays:
     """Judges files that no checkpoint names; without groups nothing can be told of them."""
 
-    def __init__(self, groups: tuple[RecoveredGroup, ...] | None, names: PartitionNames) -> None:
+    def __init__(self, groups: tuple[RecoveredGroup, ...] | None, names: Known) -> None:
         self._names = names
-        self._revisions = (
-            None if groups is None else {group.state.group: origin_of(group) for group in groups}
-        )
+        self._groups = None if groups is None else {group.state.group: group for group in groups}
 
     def examine(self, root: Path, path: str) -> FileReport | None:
         """Judge one file, named by its path from the root; nothing if the name is none of ours."""
         found = _OURS.fullmatch(path)
-        namespace = None if found is None else _namespace(*map(int, found.group(1, 2, 3)))
+        namespace = None if found is None else namespace_of(*map(int, found.group(1, 2, 3)))
         if found is None or namespace is None or (root / path).is_symlink():
             return None
-        verdict, text = self._judge(namespace, int(found[4]))
+        file = SegmentFile(namespace, int(found[4]), int(found[5]), int(found[6]))
+        verdict, text = self._judge(root / path, file)
         return FileReport(
             path=f"{PARTITIONS_NAME}/{path}",
-            what="segment" if found[5] == "log" else "index",
+            what="segment" if found[7] == "log" else "index",
             verdict=verdict,
             text=text,
             size_bytes=(root / path).lstat().st_size,
             partition=self._names.of(namespace),
         )
 
-    def _judge(self, namespace: int, created_revision: int) -> tuple[Verdict, str]:
-        if self._revisions is None:
+    def _judge(self, path: Path, file: SegmentFile) -> tuple[Verdict, str]:
+        known = self._names
+        if self._groups is None or known.revision is None:
             return Verdict.NOTICE, _NOT_JUDGED
-        if self._revisions.get(namespace) == created_revision:
+        group = self._groups.get(file.namespace)
+        is_held = group is not None and origin_of(group) == file.created_revision
+        if not is_held and known.partitions.get(file.namespace) != file.created_revision:
+            is_seen = file.created_revision <= known.revision
+            return (Verdict.REPAIRED, _DELETED) if is_seen else (Verdict.NOTICE, _ORPHAN)
+        if path.suffix != ".log":
             return Verdict.REPAIRED, _YOUNGER
-        return Verdict.NOTICE, _GONE
+        place = Place(file.base_offset, SEGMENT_HEADER_BYTES)
+        return judge_beyond(path, file, place, self._end(group))
 
-
-def _namespace(stream: int, topic: int, partition: int) -> GroupId | None:
-    is_possible = (
-        stream < STREAMS_MAX
-        and topic < TOPICS_PER_STREAM_MAX
-        and partition < PARTITIONS_PER_TOPIC_MAX
-    )
-    if not is_possible:
-        return None
-    return pack_namespace(Namespace(StreamId(stream), TopicId(topic), PartitionId(partition)))
+    def _end(self, group: RecoveredGroup | None) -> JournalEnd:
+        if group is None:
+            return JournalEnd()
+        try:
+            return find_end(group, checkpointed_log(group))
+        except CorruptError:
+            return JournalEnd()  # Its checkpoint has a verdict of its own.

@@ -25,8 +25,9 @@ from headrace.partitions.snapshot import decode_snapshot
 from headrace.partitions.walk import DamageError, check_header
 from headrace.ports.recovered import RecoveredGroup
 from headrace.ports.segments import SegmentFile
-from headrace.runtime.segments import folder_names, index_name
+from headrace.runtime.segment_tree import folder_names, index_name
 from headrace.runtime.whole import read_all, read_file
+from headrace.server.doctor_beyond import JournalEnd, judge_beyond
 from headrace.server.doctor_indexes import Known, judge_index
 from headrace.server.doctor_report import FileReport, Lost, Verdict
 from headrace.server.folders import PARTITIONS_NAME
@@ -55,11 +56,13 @@ def checkpointed_log(group: RecoveredGroup) -> PartitionLog | None:
     return decode_snapshot(state_artifact(checkpoint.artifacts).data, options).log
 
 
-def examine_segments(root: Path, log: PartitionLog, name: str) -> Iterator[FileReport]:
+def examine_segments(
+    root: Path, log: PartitionLog, end: JournalEnd, name: str
+) -> Iterator[FileReport]:
     """Judge the segments and indexes of one partition; `root` is the folder `partitions`."""
     for segment in log.segments:
         folder = root.joinpath(*folder_names(segment.file))
-        walk = _Walk(segment, folder)
+        walk = _Walk(segment, folder, end)
         yield walk.report(name)
         index = folder / index_name(segment.base_offset)
         if index.is_file() and not index.is_symlink():
@@ -69,8 +72,9 @@ def examine_segments(root: Path, log: PartitionLog, name: str) -> Iterator[FileR
 class _Walk:
     """One pass over one segment file; it collects what is lost."""
 
-    def __init__(self, segment: Segment, folder: Path) -> None:
+    def __init__(self, segment: Segment, folder: Path, end: JournalEnd) -> None:
         self._segment = segment
+        self._end = end
         self._partition = unpack_namespace(GroupId(segment.file.namespace)).partition
         self._file = folder / segment_name(segment.base_offset)
         self._size: int | None = None
@@ -214,11 +218,9 @@ class _Walk:
             lost = ", ".join(map(str, self._lost)) or "nothing"
             text = f"{self._reasons[0]}{more}; lost: {lost}; {_RESTORE}"
         elif self._size is not None and self._size > segment.length:
-            verdict = Verdict.REPAIRED
-            text += (
-                f"; {self._size - segment.length} bytes written since the checkpoint are cut and"
-                " written again from the journal"
-            )
+            place = Place(segment.end_offset, segment.length)
+            verdict, judged = judge_beyond(self._file, segment.file, place, self._end)
+            text += f"; {self._size - segment.length} bytes behind it: {judged}"
         return FileReport(
             path=_below(self._file, segment.file),
             what="segment",

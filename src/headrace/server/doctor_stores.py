@@ -28,6 +28,7 @@ from headrace.storage.config import (
 from headrace.storage.judge import Judge
 from headrace.storage.judge import Verdict as JournalVerdict
 from headrace.storage.marker import VersionError
+from headrace.storage.moments import Moment
 from headrace.storage.opening import LostError, Opener, RefusalError
 from headrace.storage.recovery import Replay
 from headrace.storage.scan import scan_journal
@@ -71,6 +72,7 @@ class StoreExam(msgspec.Struct, frozen=True):
     files: list[FileReport]
     groups: tuple[RecoveredGroup, ...] | None
     is_journal_broken: bool = False
+    moment: Moment | None = None  # of a store that a start would open
 
 
 def examine_store(folder: Path, name: str, config: StoreConfig) -> StoreExam:
@@ -80,10 +82,12 @@ def examine_store(folder: Path, name: str, config: StoreConfig) -> StoreExam:
     verdict: JournalVerdict | None = None
     groups = None
     is_journal_broken = False
+    moment = None
     findings = opener.findings
     try:
         loaded = opener.load()
         groups, verdict = loaded.recovered.groups, loaded.verdict
+        moment = loaded.moment
     except (RefusalError, LostError):
         if _JOURNAL.fullmatch(findings[-1].file):
             groups, verdict = _judge_whole_journal(config, files, findings)
@@ -93,7 +97,7 @@ def examine_store(folder: Path, name: str, config: StoreConfig) -> StoreExam:
         _report(folder / each, f"{name}/{each}", findings, superblock, verdict)
         for each in sorted({*_names(folder), *(finding.file for finding in findings)})
     ]
-    return StoreExam(reports, groups, is_journal_broken)
+    return StoreExam(reports, groups, is_journal_broken, moment)
 
 
 def _names(folder: Path) -> list[str]:

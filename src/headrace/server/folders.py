@@ -6,6 +6,7 @@
 <data>/metadata/                       the metadata group's store
 <data>/shards/<generation>/<shard>/    a shard's store
 <data>/partitions/                     segments
+<data>/quarantine/                     what a start could not account for; nothing reads it
 ```
 
 A folder without a layout record is new: a format that a crash broke off is made again. One with a
@@ -23,6 +24,7 @@ from pathlib import Path
 
 from headrace.ports.recovered import Finding
 from headrace.runtime.files import FileDisk, FolderInUseError
+from headrace.runtime.quarantine import QUARANTINE_NAME
 from headrace.storage.config import LAYOUT_NAME
 from headrace.storage.layout import LayoutRecord, choose_layout, decode_layout, encode_layout
 from headrace.storage.store import Opened, Refused, StoreConfig, Wiped, format_store, open_store
@@ -35,7 +37,14 @@ PARTITIONS_NAME = "partitions"
 FIRST_GENERATION = 1
 
 _LAYOUT_TEMPORARY = f"{LAYOUT_NAME}.tmp"  # all that is left of a format that a crash broke off
-_KNOWN = (LOCK_NAME, _LAYOUT_TEMPORARY, METADATA_NAME, SHARDS_NAME, PARTITIONS_NAME)
+_KNOWN = (
+    LOCK_NAME,
+    _LAYOUT_TEMPORARY,
+    METADATA_NAME,
+    SHARDS_NAME,
+    PARTITIONS_NAME,
+    QUARANTINE_NAME,
+)
 _NODE_BITS = 64
 _FOLDER_MODE = 0o700
 _FILE_MODE = 0o600
@@ -202,10 +211,13 @@ def check_layout(folder: Path, config: StoreConfig) -> int:
 class OpenedStore:
     """A store and the disk that carries out its effects."""
 
-    def __init__(self, disk: FileDisk, opened: Opened, kept: list[str]) -> None:
+    def __init__(self, disk: FileDisk, opened: Opened) -> None:
         self.disk = disk
         self.opened = opened
-        self.kept = kept  # files of evidence that were written
+
+    def keep_cuts(self) -> list[str]:
+        """Write what the store will overwrite to files of evidence; give their names."""
+        return self.disk.keep_cuts(self.opened.quarantine)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -214,7 +226,7 @@ class OpenedStore:
 
 
 def open_one(path: Path, config: StoreConfig, wake: Callable[[], None]) -> OpenedStore:
-    """Open one store.
+    """Open one store; nothing in it is changed yet.
 
     Raises:
         FolderRefusedError: It must not be opened; the sentence names file, position and remedy.
@@ -231,7 +243,7 @@ def open_one(path: Path, config: StoreConfig, wake: Callable[[], None]) -> Opene
         raise FolderLockedError(None) from None
     try:
         opened = _judge(path, open_store(config, disk.read_files()))
-        return OpenedStore(disk, opened, disk.keep_cuts(opened.quarantine))
+        return OpenedStore(disk, opened)
     except BaseException:
         disk.close()
         raise

@@ -12,6 +12,7 @@ import logging
 import secrets
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -57,6 +58,7 @@ from headrace.server.folders import (
     open_one,
     store_folders,
 )
+from headrace.server.starts import check_starts, next_start
 from headrace.shard.config import PlaneConfig
 from headrace.shard.lockout import LockoutSettings
 from headrace.shard.settings import ShardSettings
@@ -167,18 +169,17 @@ class Node:
             format_folder(folder, _store_configs(self._config, own, boot_identity))
         asked = _store_configs(self._config, named, boot_identity)
         self._cluster = check_layout(folder, asked[0])
+        start = next_start(store_folders(folder))
+        stores = {}
         configs = _store_configs(self._config, self._cluster, boot_identity)
-        stores = []
         for path, config in zip(store_folders(folder), configs, strict=True):
-            store = open_one(path, config, self._wake)
-            self._stack.callback(store.disk.close)
-            stores.append(store)
-            for finding in store.findings:
-                place = f"{path.name}/{finding.file} at {finding.position}"
-                _log.warning("%s: %s: %s", place, finding.kind, finding.text)
-            for name in store.kept:
-                _log.warning("%s/%s keeps the bytes that were cut", path.name, name)
-        return stores
+            numbered = msgspec.structs.replace(config, start=start)
+            stores[path] = open_one(path, numbered, self._wake)
+            self._stack.callback(stores[path].disk.close)
+        check_starts({path: store.opened for path, store in stores.items()})
+        for path, store in stores.items():
+            _tell_opened(path, store)
+        return list(stores.values())
 
     def _sources(self) -> dict[SnapshotType, Callable[[], str]]:
         config = self._config
@@ -302,6 +303,8 @@ class Node:
             ("connections.refused", self.tcp.refused_count),
             ("journal.metadata_syncs", metadata.sync_count),
             ("journal.data_syncs", data.sync_count),
+            ("quarantine.kept", self._segments.quarantine.kept_count),
+            ("quarantine.kept_bytes", self._segments.quarantine.kept_bytes),
         )
 
     async def drain(self) -> None:
@@ -367,6 +370,15 @@ def _store_configs(
 
     metadata: Any = config.metadata_journal
     return make(0, metadata), make(1, config.journal)
+
+
+def _tell_opened(path: Path, store: OpenedStore) -> None:
+    """Keep what the store will overwrite, and say what recovery noticed."""
+    for finding in store.findings:
+        place = f"{path.name}/{finding.file} at {finding.position}"
+        _log.warning("%s: %s: %s", place, finding.kind, finding.text)
+    for name in store.keep_cuts():
+        _log.warning("%s/%s keeps the bytes that were cut", path.name, name)
 
 
 def _hash_parameters(config: ServerConfig) -> HashParameters:

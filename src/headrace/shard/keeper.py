@@ -27,6 +27,7 @@ from headrace.ports.segments import (
 )
 from headrace.shard.config import GroupConfig
 from headrace.shard.desk import Desk
+from headrace.shard.orphans import Orphans
 from headrace.vsr.events import OwnOp, PieceRead, ReadPiece
 from headrace.vsr.replica import Replica
 from headrace.wire.codec import encode
@@ -126,6 +127,8 @@ class Keeper:
         self._removed: list[int] = []
         self._fenced: dict[int, None] = {}
         self.findings: list[Finding] = []
+        self._unopened: dict[int, Local] = {}  # until the journal is applied again
+        self._orphans = Orphans(desk, self.shared)
 
     def find(self, namespace: GroupId) -> Local:
         """Give a partition that metadata knows.
@@ -140,11 +143,11 @@ class Keeper:
 
     @property
     def is_open(self) -> bool:
-        """Whether all partitions are taken up, or known to be damaged.
+        """Whether all partitions are taken up, or known to be damaged, and none has foreign files.
 
         What a power cut may have taken is part of their logs by then: who asks is told of it.
         """
-        return all(
+        return self._orphans.is_settled and all(
             local.fence is not None
             or (local.machine.is_open and local.machine.next_offset >= local.lost_until)
             for local in self.locals.values()
@@ -256,11 +259,14 @@ class Keeper:
         ceiling = plane.ceiling_of(target.group)
         watched = desk.watch(target, machine)
         past = plane.add_group(config, watched, DedupTable(target.group, desk.probes))
-        machine.open()
         local = Local(target, plane.groups[target.group], machine)
         if past is not None and past.is_tail_lost and not target.is_persisted:
             local.lost_until = ceiling
         self.locals[target.group] = local
+        if desk.settings.data.replica_count > 1:
+            machine.open()  # What its own journal lacks, the others have.
+        else:
+            self._unopened[target.group] = local
         desk.probes.hit("partitions.materialised")
         return local
 
@@ -270,6 +276,7 @@ class Keeper:
         self._awaited.pop(group, None)
         self._fenced.pop(group, None)
         self._unstored.pop(group, None)
+        self._unopened.pop(group, None)
         local.machine.close()
         self._forget(group, local.target.created_revision)
         self._removed.append(group)
@@ -325,6 +332,8 @@ class Keeper:
         """Hand over to segments what has come together, and carry on what machines want."""
         desk = self._desk
         plane = desk.data_plane
+        if self._unopened and plane.has_begun:
+            self._open_replayed()
         for group in plane.touched:
             local = self.locals.get(group)
             if local is None:
@@ -337,6 +346,16 @@ class Keeper:
         plane.touched.clear()
         if self._unstored and desk.now >= self._store_due:
             self._store_all()
+        self._read_pieces()
+        if self.shared.busy:
+            self._take_all_effects()
+        if self._removals:
+            self._remove_files()
+        if not self._orphans.is_over:
+            self._orphans.after_turn(self.locals, revision=self._revision)
+
+    def _read_pieces(self) -> None:
+        plane = self._desk.data_plane
         for group, effect in plane.piece_reads:
             local = self.locals.get(group)
             if local is not None:
@@ -344,10 +363,13 @@ class Keeper:
                 self._take_effects(local.machine)
                 self._pieces.read(group, effect)
         plane.piece_reads.clear()
-        if self.shared.busy:
-            self._take_all_effects()
-        if self._removals:
-            self._remove_files()
+
+    def _open_replayed(self) -> None:
+        """Take up the files of partitions whose log is whole: nobody else has more of it."""
+        for local in self._unopened.values():
+            assert local.replica.commit_min == local.replica.op
+            local.machine.open(is_whole=True, lost_until=local.lost_until)
+        self._unopened.clear()
 
     def _store_all(self) -> None:
         self._store_due = self._desk.now + self._desk.settings.store_ticks

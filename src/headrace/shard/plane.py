@@ -99,7 +99,8 @@ class Plane:
     """All groups of one store.
 
     `outside` is what the machines keep outside the checkpoint; `on_flushed` says when a flush of it
-    is over. `given` tells the next offset that a group gives out.
+    is over. `given` tells the next offset that a group gives out. `may_begin` says whether the
+    groups may begin to live once the store is open.
     """
 
     def __init__(
@@ -109,7 +110,9 @@ class Plane:
         *,
         outside: Outside | None = None,
         given: Callable[[int], int] | None = None,
+        may_begin: Callable[[], bool] = lambda: True,
     ) -> None:
+        self._may_begin = may_begin
         self.config = config
         self.store = opened.store
         self.probes = Probes()
@@ -254,9 +257,13 @@ class Plane:
         """Open the store; the groups begin to live once the disk knows of this start."""
         return self.close_turn()
 
-    def _begin(self) -> None:
+    def _begin_if_allowed(self) -> None:
         """Have every group begin to live."""
+        if not self._may_begin():
+            self._is_stirred = True  # It is asked again at the next turn.
+            return
         self._has_begun = True
+        self.store.begin()
         for replica in self.groups.values():
             self._start_group(replica)
 
@@ -351,7 +358,7 @@ class Plane:
             return []
         self._is_stirred = False
         if not self._has_begun and self.store.is_open:
-            self._begin()
+            self._begin_if_allowed()
         self._run_inbox()
         served = self._checkpoints.end_if_durable()
         if served is not None:
@@ -359,7 +366,8 @@ class Plane:
             self._run_inbox()
         self._flush()
         if served is None:
-            self._checkpoints.begin_if_wanted()
+            if self._has_begun or self._may_begin():
+                self._checkpoints.begin_if_wanted()
         else:
             # The owner of the machines must first learn that this one is durable: what it may then
             # remove is what this one does not name, not what the next one will not.

@@ -35,6 +35,7 @@ from headrace.ports.probes import Probes
 from headrace.ports.recovered import Finding
 from headrace.ports.segments import (
     IndexRead,
+    PartitionsListed,
     SegmentFailed,
     SegmentRead,
     SegmentsOpened,
@@ -90,8 +91,10 @@ class Shard:
         watch: Watch = unwatched,
     ) -> None:
         """Make a shard on its two stores; `watch` may look at what its machines are told."""
-        metadata_plane = Plane(settings.metadata, metadata)
-        data_plane = Plane(settings.data, data, outside=self, given=self._given)
+        metadata_plane = Plane(settings.metadata, metadata, may_begin=self._may_begin)
+        data_plane = Plane(
+            settings.data, data, outside=self, given=self._given, may_begin=self._may_begin
+        )
         self._planes = (metadata_plane, data_plane)
         self._desk = desk = Desk(settings, metadata_plane, data_plane, watch)
         watched = watch(None, desk.metadata)
@@ -126,6 +129,7 @@ class Shard:
             SegmentRead: self.keeper.on_segment,
             IndexRead: self.keeper.on_segment,
             SegmentsOpened: self.keeper.on_segment,
+            PartitionsListed: self.keeper.on_segment,
             PasswordVerified: self._on_verified,
             PasswordHashed: self._orders.on_credentials,
             TokenMinted: self._orders.on_credentials,
@@ -439,6 +443,10 @@ class Shard:
     def lacking(self) -> list[int]:
         """Give the partitions whose segments never got all that was flushed."""
         return self.keeper.lacking()
+
+    def _may_begin(self) -> bool:
+        """Whether both stores know of this start: else one would seem older than it is (DK16)."""
+        return all(plane.store.is_open for plane in self._planes)
 
     def _given(self, group: int) -> int:
         return self.keeper.next_offset(group)

@@ -132,7 +132,11 @@ _SEGMENTS = (
     _bug(
         "writes_before_the_cut",
         "Opening takes time, and writing the same bytes again does no harm.",
-        Edit(writer.SegmentWriter.open, "return token", "self.is_open = True\n    return token"),
+        Edit(
+            writer.SegmentWriter.open,
+            "options = self._options",
+            "self.is_open = True\n    options = self._options",
+        ),
     ),
     _bug(
         "read_before_it_is_written",
@@ -274,6 +278,15 @@ _NODE = (
             keeper.Keeper.reconcile,
             "if is_behind and dormant.get(each.group) != each.created_revision:",
             "if False:",
+        ),
+    ),
+    _bug(
+        "opened_before_the_replay",
+        "The checkpoint says what the files hold; there is nothing to wait for.",
+        Edit(
+            keeper.Keeper._add,
+            "self._unopened[target.group] = local",
+            "machine.open(is_whole=True)",
         ),
     ),
 )

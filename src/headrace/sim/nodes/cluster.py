@@ -29,7 +29,9 @@ from headrace.ports.network import (
     Ticked,
 )
 from headrace.ports.segments import (
+    ListPartitions,
     OpenSegments,
+    QuarantinePartition,
     ReadIndex,
     ReadSegment,
     RemovePartition,
@@ -56,6 +58,7 @@ from headrace.sim.nodes.trace import NodeTrace
 from headrace.sim.nodes.watched import WatchedMachine
 from headrace.sim.violation import SimViolationError
 from headrace.storage.config import journal_name
+from headrace.storage.moments import find_older
 from headrace.storage.store import Opened, Refused, Wiped
 from headrace.vsr.state import Status
 
@@ -116,6 +119,8 @@ class Cluster:
                     OpenSegments,
                     RemoveSegments,
                     RemovePartition,
+                    QuarantinePartition,
+                    ListPartitions,
                 ),
                 _on_segment,
             ),
@@ -186,9 +191,17 @@ class Cluster:
         fence = host.fence
         if fence is not None and not (host.folder.is_damaged or host.folder.has_failed):
             raise SimViolationError("P7", why="fenced, and sound", node=host.index, fence=fence)
+        self._check_quarantine(host)
         self.checkers.promises.removed(host.index, replicas)
         for key, replica in replicas.items():
             self.checkers.promises.observe(host.index, key, replica)
+
+    def _check_quarantine(self, host: Host) -> None:
+        """Check that only what a power cut may take from the log was found beyond its end."""
+        for file in host.folder.quarantined:
+            history = self.checkers.histories[Incarnation(file.namespace, file.created_revision)]
+            if not (history.is_shortenable or host.folder.is_damaged):
+                raise SimViolationError("P7", why="quarantine of what the log has", file=file)
 
     def _plan_turn(self, host: Host) -> None:
         if not (host.is_turn_planned or host.is_paused):
@@ -318,7 +331,16 @@ class Cluster:
 
     def _open(self, host: Host) -> list[Opened | Wiped | Refused]:
         images = [disk.open() for disk in host.disks]
-        return self._product.open_stores(host.index, host.boot_identity, images)
+        opened = self._product.open_stores(host.index, host.boot_identity, host.life + 1, images)
+        if self.replica_count == 1:
+            moments = {
+                str(store): each.moment
+                for store, each in enumerate(opened)
+                if isinstance(each, Opened)
+            }
+            if moments and (older := find_older(moments)) is not None:
+                raise SimViolationError("DK16", why=older[1])
+        return opened
 
     def _replace_disk(self, host: Host) -> None:
         """Format disks that hold nothing usable; only damage may have brought them there."""

@@ -5,8 +5,9 @@ removals go one after another, reads beside them. A killed process may leave its
 short; a power cut also loses, tears or keeps every write that no sync covered, the names of files
 that no sync covered, and the removal of names (DK6 to DK9).
 
-Invariants: bytes that were written before are never overwritten with others, and no write leaves a
-            hole: that is the promise by which a repeated write is harmless.
+Invariants: bytes that were written before are never overwritten with others, however a crash left
+            them, and no write leaves a hole: that is the promise by which a repeated write is
+            harmless.
 """
 
 from collections import deque
@@ -17,9 +18,22 @@ import msgspec
 
 from headrace.base.limits import SEGMENT_HEADER_BYTES
 from headrace.base.prng import Prng
+from headrace.partitions.beyond import (
+    Fate,
+    Read,
+    find_batch,
+    header_of,
+    is_left_of_write,
+    judge_file,
+    judge_remains,
+)
 from headrace.ports.segments import (
     IndexRead,
+    ListPartitions,
+    LogEnd,
     OpenSegments,
+    PartitionsListed,
+    QuarantinePartition,
     ReadIndex,
     ReadSegment,
     RemovePartition,
@@ -42,7 +56,7 @@ from headrace.sim.agenda import Agenda, exponential
 from headrace.sim.disk import SECTOR_BYTES
 from headrace.sim.violation import SimViolationError
 from headrace.wire.errors import CorruptError
-from headrace.wire.segment import SegmentHeader, decode_segment_header
+from headrace.wire.segment import decode_segment_header
 
 _PER = 1 << 14  # rates are parts of this
 
@@ -96,7 +110,16 @@ class Folder:
         self._files: dict[SegmentFile, _File] = {}
         self._indexes: dict[SegmentFile, bytes] = {}
         self._unlinked: dict[SegmentFile, _File] = {}  # removals that may not be durable
+        self.quarantined: dict[SegmentFile, bytes] = {}
         self._life = 0
+        self._orders_done: dict[type, Callable[[Any], None]] = {
+            OpenSegments: self._open,
+            WriteIndex: self._write_index,
+            RemoveSegments: self._remove_segments,
+            RemovePartition: self._remove_partition,
+            QuarantinePartition: _refuse_orphans,
+            ListPartitions: self._list,
+        }
         self._reset()
 
     def _reset(self) -> None:
@@ -148,8 +171,8 @@ class Folder:
                 raise SimViolationError("P7", why="a write into no file", file=effect.file)
             file = self._files[effect.file] = _File()
         end = effect.position + len(data)
-        before = file.cached[effect.position : end]
-        is_same = data.startswith(before) or effect.file in self.rotten
+        before = bytes(file.cached[effect.position : end])
+        is_same = is_left_of_write(before, data) or effect.file in self.rotten
         if effect.position > len(file.cached) or not is_same:
             raise SimViolationError(
                 "P2",
@@ -191,21 +214,10 @@ class Folder:
         if argument[0] != self._life:
             return
         effect, covered = self._orders.popleft()
-        match effect:
-            case SyncSegments():
-                self._sync(effect, covered)
-            case OpenSegments():
-                self._open(effect)
-            case WriteIndex():
-                self._write_index(effect)
-            case RemoveSegments():
-                for name in effect.files:
-                    self._remove(name)
-            case RemovePartition():
-                for name in self._files_of(effect.namespace, effect.created_revision):
-                    self._remove(name)
-            case _:
-                raise AssertionError(effect)
+        if isinstance(effect, SyncSegments):
+            self._sync(effect, covered)
+        else:
+            self._orders_done[type(effect)](effect)
         if self._orders:
             self._plan_order()
 
@@ -247,6 +259,18 @@ class Folder:
             if (name.namespace, name.created_revision) == (namespace, created_revision)
         ]
 
+    def _remove_segments(self, effect: RemoveSegments) -> None:
+        for name in effect.files:
+            self._remove(name)
+
+    def _remove_partition(self, effect: RemovePartition) -> None:
+        for name in self._files_of(effect.namespace, effect.created_revision):
+            self._remove(name)
+
+    def _list(self, effect: ListPartitions) -> None:
+        found = dict.fromkeys((name.namespace, name.created_revision) for name in self._files)
+        self._answer(PartitionsListed(effect.token, tuple(found)))
+
     def _remove(self, name: SegmentFile) -> None:
         file = self._files.pop(name, None)
         self._indexes.pop(name, None)
@@ -258,10 +282,12 @@ class Folder:
 
     def _open(self, effect: OpenSegments) -> None:
         faults = [fault for fault in map(self._fault, effect.extents) if fault is not None]
-        if not faults:
-            self._cut(effect)
-        else:
+        if not faults and effect.end is not None:
+            faults = self._judge(effect, effect.end)
+        if faults:
             self._count("folder.open_failed")
+        elif effect.end is None:
+            self._cut(effect)
         self._answer(SegmentsOpened(effect.token, tuple(faults)))
 
     def _fault(self, extent: SegmentExtent) -> SegmentFault | None:
@@ -275,13 +301,55 @@ class Folder:
             header = decode_segment_header(bytes(file.cached[:SEGMENT_HEADER_BYTES]))
         except CorruptError as error:
             return SegmentFault(name, f"{name}: {error}")
-        wanted = SegmentHeader(
-            namespace=name.namespace,
-            created_revision=name.created_revision,
-            history_epoch=name.history_epoch,
-            base_offset=name.base_offset,
-        )
-        return None if header == wanted else SegmentFault(name, f"{name} is {header}")
+        return None if header == header_of(name) else SegmentFault(name, f"{name} is {header}")
+
+    def _judge(self, effect: OpenSegments, end: LogEnd) -> list[SegmentFault]:
+        """Judge what the log does not have; give the faults, or put all of it away."""
+        lengths: dict[SegmentFile, int | None] = dict.fromkeys(end.dropped)
+        lengths |= {extent.file: None for extent in effect.extents}
+        lengths |= {extent.file: extent.length for extent in end.segments}
+        fates = {}
+        for name in self._files_of(effect.namespace, effect.created_revision):
+            file = self._files[name]
+            length = lengths.get(name)
+            if name not in lengths:
+                fates[name] = judge_file(end, name, _reader(file))
+            elif length is not None and len(file.cached) > length:
+                fates[name] = judge_remains(end, find_batch(name, _reader(file), length))
+        faults = [
+            SegmentFault(name, f"{name} has more than the log")
+            for name, fate in fates.items()
+            if fate == Fate.FAULT
+        ]
+        if not faults:
+            for name, fate in fates.items():
+                self._put_away(name, fate, lengths.get(name))
+            for extent in effect.extents:
+                file = self._files[extent.file]
+                file.durable[:] = file.cached
+                file.unsynced.clear()
+                file.is_named = True
+        return faults
+
+    def _put_away(self, name: SegmentFile, fate: Fate, length: int | None) -> None:
+        """Remove or cut a file, and keep what may not go."""
+        file = self._files[name]
+        if fate == Fate.REMOVE:
+            self._count("folder.dropped_removed")
+            self._remove(name)
+            return
+        held = bytes(file.cached[length or 0 :])
+        if held.strip(b"\0"):
+            self._count("folder.quarantined")
+            self.quarantined[name] = self.quarantined.get(name, b"") + held
+        if length is None:
+            self._remove(name)
+        else:
+            del file.cached[length:]
+            file.unsynced = [
+                (at, data[: max(0, length - at)]) for at, data in file.unsynced if at < length
+            ]
+            del file.durable[length:]
 
     def _cut(self, effect: OpenSegments) -> None:
         lengths = {extent.file: extent.length for extent in effect.extents}
@@ -412,6 +480,15 @@ class Folder:
 
     def _count(self, event: str) -> None:
         self.events[event] = self.events.get(event, 0) + 1
+
+
+def _refuse_orphans(effect: QuarantinePartition) -> None:
+    """Refuse what no crash may lead to: no file is older than what the stores know of it."""
+    raise SimViolationError("P7", why="files of nobody", reason=effect.reason)
+
+
+def _reader(file: _File) -> Read:
+    return lambda position, length: bytes(file.cached[position : position + length])
 
 
 def _put(image: bytearray, position: int, data: bytes) -> None:

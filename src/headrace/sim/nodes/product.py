@@ -1,5 +1,7 @@
 """The code that ships, as a simulated node runs it: a whole shard on its two stores."""
 
+import msgspec
+
 from headrace.metadata.admission import TopicDefaults
 from headrace.metadata.settings import REPLICATED
 from headrace.shard.config import PlaneConfig
@@ -30,12 +32,13 @@ class Product:
         ]
 
     def open_stores(
-        self, node: int, boot_identity: int, images: list[dict[str, bytes]]
+        self, node: int, boot_identity: int, start: int, images: list[dict[str, bytes]]
     ) -> list[storage.Opened | storage.Wiped | storage.Refused]:
-        """Judge what the two disks returned."""
+        """Judge what the two disks returned; `start` rises with every start of the node."""
+        configs = [self._store_config(node, store, boot_identity) for store in STORES]
         return [
-            storage.open_store(self._store_config(node, store, boot_identity), image)
-            for store, image in zip(STORES, images, strict=True)
+            storage.open_store(msgspec.structs.replace(config, start=start), image)
+            for config, image in zip(configs, images, strict=True)
         ]
 
     def start(

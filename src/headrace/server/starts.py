@@ -1,0 +1,39 @@
+"""Numbers the starts of a node, and refuses stores of two moments (`storage.moments`, DK16).
+
+Flow: recover.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from headrace.runtime.whole import read_file
+from headrace.server.folders import FolderRefusedError
+from headrace.storage.config import SUPERBLOCK_NAME
+from headrace.storage.moments import find_older
+from headrace.storage.store import Opened
+from headrace.storage.superblock import choose_superblock, decode_superblock
+from headrace.wire.errors import CorruptError
+
+
+def next_start(stores: Iterable[Path]) -> int:
+    """Give a number above that of every start that a store knows of."""
+    return max(_last_start(store) for store in stores) + 1
+
+
+def _last_start(store: Path) -> int:
+    try:
+        payload = choose_superblock(read_file(store / SUPERBLOCK_NAME)).payload
+        return decode_superblock(payload).start
+    except (OSError, CorruptError):
+        return 0  # Opening the store says what is wrong with it.
+
+
+def check_starts(stores: Mapping[Path, Opened]) -> None:
+    """Compare the starts that the stores of a node know of.
+
+    Raises:
+        FolderRefusedError: One of them is older than another; nothing was changed.
+    """
+    older = find_older({str(path): opened.moment for path, opened in stores.items()})
+    if older is not None:
+        raise FolderRefusedError(older[1])

@@ -1,0 +1,91 @@
+"""Looks after files of partitions that are not here, once after each start (FM-11).
+
+```
+metadata has seen it created, and does not know it any more   it was deleted: its files go
+metadata has not seen it yet, and other replicas may have     it may be to come: left alone
+metadata has not seen it, and there is nobody else            an orphan: quarantine
+```
+
+A crash between the end of a partition and the removal of its files leaves the first kind; files
+that are newer than the stores beside them are of the last one.
+
+Flow: recover.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from headrace.base.ids import GroupId, unpack_namespace
+from headrace.metadata.target import PartitionTarget
+from headrace.partitions.shared import PartitionsShared
+from headrace.ports.segments import (
+    ListPartitions,
+    PartitionsListed,
+    QuarantinePartition,
+    RemovePartition,
+    SegmentEvent,
+)
+from headrace.shard.desk import Desk
+
+
+class _Here(Protocol):
+    """A partition that is here."""
+
+    target: PartitionTarget
+
+
+class Orphans:
+    """Asks once which partitions have files, and has those of no partition put away."""
+
+    def __init__(self, desk: Desk, shared: PartitionsShared) -> None:
+        self._desk = desk
+        self._shared = shared
+        self._is_alone = desk.settings.data.replica_count == 1
+        self._is_asked = False
+        self._listed: tuple[tuple[int, int], ...] | None = None
+        self.is_over = False  # whether all of it is done
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing lies where a partition that is created now would find it."""
+        return self.is_over or not self._is_alone
+
+    def after_turn(self, here: Mapping[int, _Here], *, revision: int) -> None:
+        """Go on: `here` are the partitions as metadata has them at that revision."""
+        assert not self.is_over
+        desk = self._desk
+        if not self._is_asked:
+            self._is_asked = True
+            desk.out.append(ListPartitions(self._shared.new_token(self)))
+        is_current = revision == desk.state.revision and desk.is_caught_up
+        if self._listed is not None and is_current and desk.data_plane.has_begun:
+            self.is_over = True
+            dormant = dict(desk.data_plane.dormant_groups())
+            for namespace, created_revision in self._listed:
+                local = here.get(namespace)
+                is_here = local is not None and local.target.created_revision == created_revision
+                if not is_here and namespace not in dormant:
+                    self._put_away(namespace, created_revision, revision)
+
+    def _put_away(self, namespace: int, created_revision: int, revision: int) -> None:
+        desk = self._desk
+        if created_revision <= revision:
+            desk.probes.hit("partitions.left_over_removed")
+            desk.out.append(RemovePartition(namespace, created_revision))
+        elif self._is_alone:
+            desk.probes.hit("partitions.orphaned")
+            stream, topic, partition = unpack_namespace(GroupId(namespace))
+            reason = (
+                f"stream {stream} topic {topic} partition {partition} was created at revision"
+                f" {created_revision}, and metadata ends at revision {revision}: the stores are"
+                " older than these files"
+            )
+            desk.out.append(QuarantinePartition(namespace, created_revision, reason))
+
+    def step(self, event: SegmentEvent) -> None:
+        """Take the answer."""
+        assert isinstance(event, PartitionsListed)
+        self._listed = event.partitions
+
+    def retry(self) -> None:
+        """Never needed: a list takes no space."""
