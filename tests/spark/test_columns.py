@@ -17,6 +17,7 @@ from headrace.spark import columns as made
 from headrace.spark.batches import Batches
 from headrace.spark.columns import TYPES, Clip, ColumnReader, Place, schema_of
 from headrace.spark.schema import MESSAGE_COLUMNS
+from headrace.spark.slices import UNBOUNDED
 from headrace.wire.fields import decode_user_headers, encode_user_headers, make_field
 from tests.kernel.samples import Message, Row, Stamp, batch_of, messages_strategy, rows_of
 
@@ -94,9 +95,9 @@ def headers(*pairs: Any) -> bytes:
 def test_what_comes_out_is_what_the_batches_hold(data: st.DataObject) -> None:
     laid = lay(data.draw(st.lists(messages_strategy, min_size=0, max_size=5)))
     low = data.draw(st.integers(995, 1030))
-    high = data.draw(st.integers(995, 1030) | st.just(made.UNBOUNDED))
+    high = data.draw(st.integers(995, 1030) | st.just(UNBOUNDED))
     since = START + data.draw(st.integers(-5, 55))
-    until = data.draw(st.integers(START - 5, START + 55) | st.just(made.UNBOUNDED))
+    until = data.draw(st.integers(START - 5, START + 55) | st.just(UNBOUNDED))
     columns = data.draw(
         st.permutations(ALL).flatmap(
             lambda every: st.integers(1, 9).map(lambda count: every[:count])

@@ -23,7 +23,7 @@ from pyspark.sql.datasource import (
 )
 
 from headrace.spark.filters import push
-from headrace.spark.plan import Bounds
+from headrace.spark.slices import Bounds
 
 Comparison: TypeAlias = (
     type[EqualTo]

@@ -4,7 +4,8 @@ import pickle
 
 import pytest
 
-from headrace.spark.options import OPTIONS, OptionsError, SourceOptions, read_options
+from headrace.spark.option_reader import OptionsError
+from headrace.spark.options import OPTIONS, SourceOptions, read_options
 
 TOPIC = {"topic": "shop/orders", "address": "127.0.0.1:8090"}
 

@@ -13,15 +13,13 @@ from headrace.spark.plan import (
     NO_PARTITION,
     PURGED,
     RETENTION,
-    SLICE_BYTES,
-    Bounds,
     Plan,
     PlanError,
-    Split,
     complete,
     plan,
     position_of,
 )
+from headrace.spark.slices import SLICE_BYTES, Bounds, Split
 from headrace.wire.commands.segments import OffsetRange, PlannedSegment, SegmentPlan
 
 KEY = Key("shop/orders", 0)

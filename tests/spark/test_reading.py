@@ -14,7 +14,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 import headrace
 from headrace.client import DataDamaged
 from headrace.spark.losses import DataLossError
-from headrace.spark.options import OptionsError
+from headrace.spark.option_reader import OptionsError
 from headrace.spark.plan import PlanError
 from headrace.spark.segments import SegmentUnusable
 from headrace.spark.source import BatchReader, HeadraceSource, PushingReader

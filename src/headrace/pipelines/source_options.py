@@ -6,7 +6,8 @@ from typing import Final
 
 from headrace.client.connecting import TOKEN_VARIABLE
 from headrace.pipelines.declared import Pipeline, Source
-from headrace.spark.options import OptionsError, read_options
+from headrace.spark.option_reader import OptionsError
+from headrace.spark.options import read_options
 from headrace.spark.schema import MESSAGE_COLUMNS
 
 # A dead letter names its place and holds its payload, whatever the fields of the value are called.

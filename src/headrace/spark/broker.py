@@ -13,7 +13,8 @@ from headrace.client.calls.names import ANONYMOUS
 from headrace.client.messages import read_messages
 from headrace.spark.edges import EARLIEST, LATEST, Edge
 from headrace.spark.offsets import Key, Position, Positions
-from headrace.spark.plan import UNBOUNDED, position_of
+from headrace.spark.plan import position_of
+from headrace.spark.slices import UNBOUNDED
 from headrace.wire.commands.segments import SegmentPlan
 from headrace.wire.errors import Code
 from headrace.wire.identifiers import First, FromTimestamp

@@ -22,12 +22,12 @@ from headrace import kernel
 from headrace.kernel import MESSAGE_ID_BYTES, BatchError, Columns
 from headrace.spark.batches import Batches
 from headrace.spark.headers import HEADERS_TYPE, decode_headers
+from headrace.spark.slices import UNBOUNDED
 
 # About so many bytes become one record batch: what Spark takes in fastest is 1 to 4 MiB of payload.
 RUN_BYTES = 4 << 20
 # A single batch of a producer may be larger; what it becomes is cut into parts of this payload.
 PAYLOAD_BYTES_MAX = 8 << 20
-UNBOUNDED = 1 << 63
 
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 TYPES: dict[str, pa.DataType] = {
@@ -170,7 +170,9 @@ def _payloads(made: Columns) -> pa.Array:
 
 def _ids(made: Columns) -> pa.Array:
     """Give the ids as 16 bytes, the highest first: `hex(id)` then reads as the id is written."""
-    stored = np.frombuffer(made.ids, dtype=np.uint8).reshape(-1, MESSAGE_ID_BYTES)
+    # Words instead of bytes: half the time.
+    words = np.frombuffer(made.ids, dtype=np.uint64).reshape(-1, MESSAGE_ID_BYTES // 8)
+    reversed_ids = np.ascontiguousarray(words[:, ::-1]).byteswap(inplace=True)
     ends = np.arange(made.messages_count + 1, dtype=np.int32) * MESSAGE_ID_BYTES
-    buffers = [None, pa.py_buffer(ends), pa.py_buffer(np.ascontiguousarray(stored[:, ::-1]))]
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(reversed_ids)]
     return pa.Array.from_buffers(pa.binary(), made.messages_count, buffers)

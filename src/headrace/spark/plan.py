@@ -14,63 +14,16 @@ Invariants: the slices of a partition are disjoint, in order, and hold every off
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 
 from headrace.spark.losses import Loss
 from headrace.spark.offsets import Key, Position, Positions
+from headrace.spark.slices import Bounds, Slice, Split, make_slice, split_slices
 from headrace.wire.commands.segments import OffsetRange, PlannedSegment, SegmentPlan
-
-UNBOUNDED = 1 << 63
-# A partition of less is one task: each further task costs 20 to 35 ms.
-SLICE_BYTES = 256 << 20
 
 RETENTION = "retention removed them, or they were deleted"
 ANEW = "the partition was made anew under the same name"
 PURGED = "the partition was purged"
 NO_PARTITION = "there is no such partition any more"
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """Which rows are wanted at all: offsets and stamps from the first up to, not with, the last."""
-
-    offset_min: int = 0
-    offset_max: int = UNBOUNDED
-    time_min: int = 0
-    time_max: int = UNBOUNDED
-    partitions: tuple[int, ...] | None = None
-
-    def wants(self, partition: int) -> bool:
-        """Whether rows of a partition with this number are wanted."""
-        return self.partitions is None or partition in self.partitions
-
-    @property
-    def has_times(self) -> bool:
-        """Whether stamps decide about rows."""
-        return self.time_min > 0 or self.time_max < UNBOUNDED
-
-
-@dataclass(frozen=True)
-class Split:
-    """How many tasks are wanted, if the user says so."""
-
-    partitions_min: int | None = None
-    records_max: int | None = None
-
-
-@dataclass(frozen=True)
-class Slice:
-    """What one task reads: a range of offsets of one partition, and where it may lie.
-
-    `log` has the segments and lost ranges that touch the range, and no others.
-    """
-
-    key: Key
-    first: int
-    end: int
-    bounds: Bounds
-    log: SegmentPlan
-    losses: tuple[Loss, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -128,7 +81,7 @@ def plan(
             _lose_partition(made, key, start.get(key), end[key])
             continue
         _plan_partition(made, key, begun[key], end[key], log, bounds)
-    return replace(made, slices=_split(made.slices, split))
+    return replace(made, slices=split_slices(made.slices, split))
 
 
 def _lose_partition(made: Plan, key: Key, start: Position | None, end: Position) -> None:
@@ -164,7 +117,7 @@ def _plan_partition(
     if not runs and losses:
         runs = [(first, first)]  # Somebody has to give the rows that report the losses.
     for index, (low, high) in enumerate(runs):
-        made.slices.append(_make_slice(key, low, high, bounds, log, losses if not index else []))
+        made.slices.append(make_slice(key, low, high, bounds, log, losses if not index else []))
 
 
 def explain_other(old: Position, new: Position) -> str:
@@ -201,62 +154,3 @@ def _prune(
     if first < end:
         runs.append((first, end))
     return runs
-
-
-def _make_slice(
-    key: Key, first: int, end: int, bounds: Bounds, log: SegmentPlan, losses: Sequence[Loss]
-) -> Slice:
-    return Slice(key, first, end, bounds, _narrow(log, first, end), tuple(losses))
-
-
-def _narrow(log: SegmentPlan, first: int, end: int) -> SegmentPlan:
-    """Leave out what a task does not need to know."""
-    return SegmentPlan(
-        namespace=log.namespace,
-        created_revision=log.created_revision,
-        history_epoch=log.history_epoch,
-        first_offset=log.first_offset,
-        next_offset=log.next_offset,
-        folder=log.folder,
-        lost=tuple(each for each in log.lost if each.end > first and each.first < end),
-        segments=tuple(
-            each for each in log.segments if each.end_offset > first and each.base_offset < end
-        ),
-        is_more=False,
-    )
-
-
-def _split(slices: Sequence[Slice], split: Split) -> list[Slice]:
-    """Cut slices that are too large, and all in proportion if more are wanted."""
-    total = sum(each.end - each.first for each in slices)
-    cut: list[Slice] = []
-    for each in slices:
-        size = each.end - each.first
-        parts = -(-_bytes_of(each) // SLICE_BYTES)
-        if split.records_max is not None:
-            parts = max(parts, -(-size // split.records_max))
-        if split.partitions_min is not None and total:
-            parts = max(parts, -(-size * split.partitions_min // total))
-        cut += _cut(each, max(min(parts, size), 1))
-    return cut
-
-
-def _bytes_of(each: Slice) -> int:
-    """Give about how many bytes of segments a slice touches; the tail is never large."""
-    total = 0
-    for segment in each.log.segments:
-        low, high = max(each.first, segment.base_offset), min(each.end, segment.end_offset)
-        total += segment.length * (high - low) // segment.messages_count
-    return total
-
-
-def _cut(each: Slice, parts: int) -> list[Slice]:
-    """Cut into parts of equal size, give or take one record."""
-    if parts == 1:
-        return [each]
-    size = each.end - each.first
-    edges = [each.first + size * index // parts for index in range(parts + 1)]
-    return [
-        _make_slice(each.key, low, high, each.bounds, each.log, each.losses if not index else ())
-        for index, (low, high) in enumerate(pairwise(edges))
-    ]

@@ -27,10 +27,11 @@ from headrace.spark.columns import Clip, ColumnReader, Place
 from headrace.spark.connections import client_of
 from headrace.spark.losses import Loss, OnLoss, meet
 from headrace.spark.options import ReadFrom
-from headrace.spark.plan import PlanError, Slice, find_gone, position_of
+from headrace.spark.plan import PlanError, find_gone, position_of
 from headrace.spark.rows import RowMaker
 from headrace.spark.schema import Shape
 from headrace.spark.segments import OpenSegment, SegmentSource, SegmentUnusable, open_segment
+from headrace.spark.slices import Slice
 from headrace.wire.commands.segments import PlannedSegment
 from headrace.wire.identifiers import FromOffset
 

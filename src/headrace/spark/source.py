@@ -12,6 +12,7 @@ Flow: plan, read.
 """
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
@@ -21,11 +22,15 @@ from headrace.spark.broker import find_logs, resolve_edge
 from headrace.spark.connections import client_of
 from headrace.spark.filters import push
 from headrace.spark.losses import meet
-from headrace.spark.options import OptionsError, SourceOptions, read_options
-from headrace.spark.plan import Slice, plan
+from headrace.spark.option_reader import OptionsError
+from headrace.spark.options import SourceOptions, read_options
+from headrace.spark.plan import plan
 from headrace.spark.reading import Reading, read_slice
 from headrace.spark.schema import Shape, describe, read_shape
 from headrace.spark.stream import StreamReader
+
+if TYPE_CHECKING:
+    from headrace.spark.slices import Slice
 
 
 class HeadraceSource(DataSource):

@@ -9,6 +9,7 @@ Invariants: `partitions` needs nothing but the two offsets and what the server h
 """
 
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -26,9 +27,12 @@ from headrace.spark.connections import client_of
 from headrace.spark.losses import Loss, meet
 from headrace.spark.offsets import Key, Position, Positions, decode_offsets, encode_offsets
 from headrace.spark.options import SourceOptions
-from headrace.spark.plan import NO_PARTITION, Slice, complete, explain_other, plan
+from headrace.spark.plan import NO_PARTITION, complete, explain_other, plan
 from headrace.spark.reading import Reading, read_slice
 from headrace.spark.schema import Shape
+
+if TYPE_CHECKING:
+    from headrace.spark.slices import Slice
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
