@@ -56,6 +56,14 @@ def test_what_is_the_values() -> None:
     assert made.has_error
 
 
+def test_errors_of_values_that_nobody_reads_are_refused() -> None:
+    """They would be null in every row, as if every value were right."""
+    fields = (StructField("offset", LongType()), StructField("_error", StringType()))
+    with pytest.raises(SchemaError, match="_error: no column of the value is asked for"):
+        shape(*fields, is_typed=True, has_error=True)
+    assert shape(*fields, has_error=True).has_error  # those of lost data need no value
+
+
 def test_a_value_may_have_the_name_of_a_column_that_is_left_out() -> None:
     made = shape(StructField("offset", StringType()), columns=("payload",), is_typed=True)
     assert made.message_columns == ()

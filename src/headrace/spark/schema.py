@@ -86,7 +86,8 @@ def read_shape(
     A field that has the name of a message column which `columns` leaves out is one of the value.
 
     Raises:
-        SchemaError: A field is unknown, twice there, of another type, or not nullable.
+        SchemaError: A field is unknown, twice there, of another type, or not nullable; or the
+            errors of values are asked for and no value.
     """
     problems: list[str] = []
     typed: list[StructField] = []
@@ -109,6 +110,11 @@ def read_shape(
             problems.append(f"{field.name}: is asked for as {found}, and is {right}")
         if not field.nullable:
             problems.append(f"{field.name}: is NOT NULL; every column of this source is nullable")
+    if is_typed and not typed and ERROR_COLUMN in names:
+        problems.append(
+            f"{ERROR_COLUMN}: no column of the value is asked for, so none is read, and every row"
+            " would look right; ask for one of them beside it"
+        )
     if problems:
         raise SchemaError("\n".join(["the schema does not fit:", *dict.fromkeys(problems)]))
     return Shape(schema, StructType(typed))
