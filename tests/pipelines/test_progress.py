@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from headrace.pipelines.progress import REJECTED, Totals, read_batch
 from headrace.spark.offsets import Key, Position, encode_offsets
 
@@ -44,9 +46,19 @@ def test_a_purged_partition_lags_by_all_it_holds() -> None:
 
 def test_a_report_that_says_next_to_nothing() -> None:
     batch = read_batch({"batchId": 0, "numInputRows": float("nan"), "sources": [{}]})
-    assert (batch.rows, batch.lag, batch.rows_per_second) == (0, 0, 0.0)
+    assert (batch.rows, batch.lag, batch.rows_per_second) == (0, None, 0.0)
     assert batch.is_idle
-    assert batch.describe() == "batch 0: 0 rows in 0.00 s, 0 rows/s, lag 0"
+    assert batch.describe() == "batch 0: 0 rows in 0.00 s, 0 rows/s"
+
+
+@pytest.mark.parametrize("latest", [None, "null", '{"topics": {}}'])
+def test_a_batch_that_an_earlier_run_planned_has_no_lag_that_is_known(latest: str | None) -> None:
+    """Spark asks no source how far it could go before it does a logged batch again."""
+    again = {"endOffset": offsets(10), "latestOffset": latest}
+    known = {"endOffset": offsets(10), "latestOffset": offsets(10)}
+    assert read_batch({**REPORT, "sources": [again]}).lag is None
+    assert read_batch({**REPORT, "sources": [known, again]}).lag is None
+    assert read_batch({**REPORT, "sources": [known, known]}).lag == 0
 
 
 def test_totals_add_up() -> None:

@@ -20,7 +20,7 @@ def test_a_line_for_each_batch(capsys: pytest.CaptureFixture[str]) -> None:
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.splitlines() == [
-        "sales: batch 3: 1,200 rows in 0.50 s, 2,400 rows/s, lag 0",
+        "sales: batch 3: 1,200 rows in 0.50 s, 2,400 rows/s",
         "something [else]",
     ]
 

@@ -4,11 +4,11 @@ Spark's names are those of `StreamingQueryProgress`, read as JSON.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from headrace.spark.offsets import decode_offsets
+from headrace.spark.offsets import Key, Position, decode_offsets
 
 REJECTED = "headrace_rejected"  # the observation that counts dead letters
 
@@ -18,7 +18,8 @@ class BatchProgress:
     """One batch of one query.
 
     Attributes:
-        lag: Messages that had arrived and were not processed when the batch ended.
+        lag: Messages that had arrived when the batch was planned and come behind it. None if Spark
+            does not know: the first batch after a restart was planned by the run before.
         late: Rows that came after their window was closed and are in no result.
         is_idle: Whether there was nothing to do, so that no batch was run at all.
     """
@@ -28,7 +29,7 @@ class BatchProgress:
     rows: int
     rows_per_second: float
     seconds: float
-    lag: int
+    lag: int | None
     dead_letters: int
     late: int
     watermark: str
@@ -39,8 +40,8 @@ class BatchProgress:
         words = [
             f"batch {self.batch}: {self.rows:,} rows in {self.seconds:.2f} s",
             f"{self.rows_per_second:,.0f} rows/s",
-            f"lag {self.lag:,}",
         ]
+        words += [] if self.lag is None else [f"lag {self.lag:,}"]
         words += [f"{self.dead_letters:,} dead letters"] if self.dead_letters else []
         words += [f"{self.late:,} late rows dropped"] if self.late else []
         return ", ".join(words)
@@ -79,7 +80,7 @@ def read_batch(reported: Mapping[str, Any]) -> BatchProgress:
         rows=rows,
         rows_per_second=rows / seconds if seconds else 0.0,
         seconds=seconds,
-        lag=sum(_lag(source) for source in reported.get("sources", [])),
+        lag=_lag(reported.get("sources", [])),
         dead_letters=_whole(observed.get("rows")),
         late=sum(
             _whole(each.get("numRowsDroppedByWatermark"))
@@ -90,15 +91,24 @@ def read_batch(reported: Mapping[str, Any]) -> BatchProgress:
     )
 
 
-def _lag(source: Mapping[str, Any]) -> int:
+def _lag(sources: Sequence[Mapping[str, Any]]) -> int | None:
+    """Give how far all sources are behind; None if it is not known of one of them."""
+    lags = [_lag_of(source) for source in sources]
+    known = [lag for lag in lags if lag is not None]
+    return sum(known) if known and len(known) == len(lags) else None
+
+
+def _lag_of(source: Mapping[str, Any]) -> int | None:
     done, newest = (_offsets(source.get(key)) for key in ("endOffset", "latestOffset"))
+    if not newest:
+        return None
     return sum(
         max(0, place.next - (done[key].next if key in done and done[key].is_same_log(place) else 0))
         for key, place in newest.items()
     )
 
 
-def _offsets(raw: object) -> Any:  # noqa: ANN401 - positions by partition, of the source's types
+def _offsets(raw: object) -> dict[Key, Position]:
     text = json.loads(raw) if isinstance(raw, str) else raw
     return decode_offsets(text) if text else {}
 

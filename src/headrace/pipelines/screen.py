@@ -52,7 +52,7 @@ class LiveTable:
             f"{totals.rows:,}",
             f"{batch.rows_per_second:,.0f}",
             f"{batch.seconds:.2f} s",
-            f"{batch.lag:,}",
+            "" if batch.lag is None else f"{batch.lag:,}",
             f"{totals.dead_letters:,}",
             f"{totals.late:,}",
         )
