@@ -16,6 +16,8 @@ import pyspark
 
 from headrace.spark.session import spark_environment
 
+# Saves a sixth of a short run: no second compiler, one thread for garbage.
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 START_SECONDS_MAX = 60.0
 WORKERS = 2
 _LOOK_SECONDS = 0.05
@@ -61,6 +63,7 @@ def _start(
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_WORKER_DIR": str(folder / name),
             "SPARK_DAEMON_MEMORY": "256m",
+            "JDK_JAVA_OPTIONS": JAVA_OPTIONS,  # executors inherit it from their worker
         }
     )
     command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{role}"]

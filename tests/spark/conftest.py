@@ -3,21 +3,52 @@
 import os
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path, PurePosixPath
 
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField, StructType
+from xdist.remote import Producer  # type: ignore[import-untyped]  # has no types
+from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]  # as above
 
 import headrace
 from headrace.spark.connections import close_clients
 from headrace.spark.schema import MESSAGE_COLUMNS
 from headrace.spark.session import session
 from tests.node import Node, running_node
+from tests.spark.cluster import JAVA_OPTIONS
 
 ALL_COLUMNS = StructType([StructField(name, kind) for name, kind in MESSAGE_COLUMNS.items()])
-# Saves a sixth of a short run: no second compiler, one thread for garbage.
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# The files whose tests share the session; no other may ask for it.
+SESSION_FILES = (
+    "test_examples.py",
+    "test_pipeline_guide.py",
+    "test_pipeline_queries.py",
+    "test_session.py",
+)
 _numbers = count()
+
+
+class OneSession(LoadFileScheduling):  # type: ignore[misc]  # as above
+    """Gives all files of the shared session to one worker, which then starts the only one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file: str = super()._split_scope(nodeid)
+        return "session" if PurePosixPath(file).name in SESSION_FILES else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneSession | None:
+    """Deal out files so, if whole files are to be dealt out."""
+    return OneSession(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse a file that would have a second worker start a second session."""
+    mine = [item for item in items if item.path.parent == Path(__file__).parent]
+    for item in mine:
+        is_sharing = isinstance(item, pytest.Function) and "spark" in item.fixturenames
+        if is_sharing and item.path.name not in SESSION_FILES:
+            raise pytest.UsageError(f"{item.path.name} uses spark: name it in SESSION_FILES")
 
 
 class Topic:

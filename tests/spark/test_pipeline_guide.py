@@ -10,12 +10,13 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+import headrace
 from headrace.pipelines.declarations import load_jobs
 from headrace.pipelines.queries import plan_queries
 from headrace.pipelines.run import Followed, follow
 from headrace.pipelines.screen import Lines
 from headrace.pipelines.table_sink import TableSink
-from tests.node import running_node
+from tests.node import Node
 
 GUIDE = Path(__file__).parent.parent.parent / "docs" / "guide" / "pipelines.md"
 
@@ -26,22 +27,25 @@ def first_block(kind: str) -> str:
     return found[1]
 
 
-@pytest.mark.slow  # a node and two queries: 10 s of the share of Spark
+@pytest.mark.slow  # two queries: 8 s of the share of Spark
 # Spark says so of every pandas from 3.0 on; nothing here uses pandas.
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 def test_the_first_job(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession,
+    node: Node,
+    client: headrace.Client,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     spark.dataSource.register(TableSink)
     (tmp_path / "sales.toml").write_text(first_block("toml"))
     job = load_jobs(tmp_path / "sales.toml").pipelines["sales"]
-    with running_node() as node:
-        # The session of the tests began before this node: its workers cannot know the variable.
-        job = replace(job, interval_millis=None, connection={"address": str(node.tcp)})
-        monkeypatch.setenv("HEADRACE_ADDRESS", str(node.tcp))
-        exec(compile(first_block("python"), GUIDE.name, "exec"), {"__name__": "guide"})
-        followed = [Followed(planned) for planned in plan_queries(spark, job)]
-        follow(followed, Lines(), threading.Event())
+    job = replace(job, interval_millis=None)
+    monkeypatch.setenv("HEADRACE_ADDRESS", str(node.tcp))
+    exec(compile(first_block("python"), GUIDE.name, "exec"), {"__name__": "guide"})
+    followed = [Followed(planned) for planned in plan_queries(spark, job)]
+    follow(followed, Lines(), threading.Event())
+    client.delete_stream("shop")
     rows = DeltaTable(str(tmp_path / "tables" / "sales")).to_pyarrow_table().to_pylist()
     assert {row["product"]: row["orders"] for row in rows} == {"tea": 500, "bread": 500}
     dead = ds.dataset(tmp_path / "tables" / "sales_dead_letters", format="parquet").to_table()

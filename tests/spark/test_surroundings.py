@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.node import Node
-from tests.spark.cluster import running_cluster
+from tests.spark.cluster import JAVA_OPTIONS, running_cluster
 from tests.spark.conftest import Topic
 
 pytestmark = pytest.mark.slow
@@ -21,7 +21,7 @@ RUN_SECONDS_MAX = 900.0  # on a machine that has much else to do
 def run_example(name: str, *arguments: str, **environment: str) -> str:
     done = subprocess.run(
         [sys.executable, str(EXAMPLES / name), *arguments],
-        env=environment,
+        env=environment | {"JDK_JAVA_OPTIONS": JAVA_OPTIONS},
         capture_output=True,
         text=True,
         timeout=RUN_SECONDS_MAX,
