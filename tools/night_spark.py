@@ -1,8 +1,9 @@
 """The long Spark campaigns: each lane says what it saw; a wrong result ends it.
 
 python -m tools.night_spark connect       a batch and a stream through Spark Connect
-python -m tools.night_spark declarative   a declared pipeline, to a table and a view
+python -m tools.night_spark declarative   a pipeline of Spark's own, to a table and a view, twice
 python -m tools.night_spark cluster       a job on a cluster of one master and two workers
+python -m tools.night_spark pipeline      declared jobs on such a cluster, twice
 python -m tools.night_spark kills         20 kills of drivers, machines and nodes under a pipeline
 python -m tools.night_spark all
 """
@@ -15,7 +16,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.spark.kills import KINDS, run_kills
-from tests.spark.places import run_cluster, run_connect, run_declarative
+from tests.spark.places import (
+    run_cluster,
+    run_connect,
+    run_declarative,
+    run_pipeline_on_cluster,
+)
 from tests.watched_nodes import watched_nodes
 
 RESTARTS = 20
@@ -30,6 +36,7 @@ LANES: dict[str, Callable[[Path], str]] = {
     "connect": run_connect,
     "declarative": run_declarative,
     "cluster": run_cluster,
+    "pipeline": run_pipeline_on_cluster,
     "kills": kill,
 }
 

@@ -17,6 +17,7 @@ import headrace
 from headrace.spark.session import spark_environment
 from tests.node import running_node
 from tests.spark.cluster import running_cluster
+from tests.spark.kills import JOBS, PARTITIONS, TOPIC, Run, Tally, compare, send
 
 RUN_SECONDS_MAX = 600.0
 MESSAGES = 5000
@@ -86,9 +87,10 @@ def run_connect(folder: Path) -> str:
 
 
 def run_declarative(folder: Path) -> str:
-    """Run a declared pipeline once; give what was seen.
+    """Run a declared pipeline, and again after more was sent; give what was seen.
 
-    A second run needs a catalog that outlives the first, which the package alone does not bring.
+    The second run finds the tables of the first in Spark's Hive catalog, which is a folder here:
+    the catalog that is the default is gone with its process.
     """
     if find_spec("yaml") is None:
         return "not run: spark-pipelines needs pyyaml, which pyspark[pipelines] brings"
@@ -99,11 +101,16 @@ def run_declarative(folder: Path) -> str:
         (folder / "transformations" / "orders.py").write_text(_DECLARED.format(address=address))
         (folder / "spark-pipeline.yml").write_text(_PROJECT.format(folder=folder))
         command = [str(Path(pyspark.__file__).parent / "bin" / "spark-pipelines"), "run"]
+        command += ["--conf", "spark.sql.catalogImplementation=hive"]
         _run(command, folder)
-    counted = _count_rows(folder / "spark-warehouse" / "orders")
-    if counted != MESSAGES:
-        raise PlaceError(f"{counted} rows in the table, {MESSAGES} messages sent")
-    return f"the table has the {counted} messages that were sent"
+        _expect_rows(folder / "spark-warehouse" / "orders", MESSAGES)
+        _fill(address)
+        _run(command, folder)
+    _expect_rows(folder / "spark-warehouse" / "orders", 2 * MESSAGES)
+    counts = dataset.dataset(folder / "spark-warehouse" / "counts", format="parquet").to_table()
+    if sum(counts["count"].to_pylist()) != 2 * MESSAGES:
+        raise PlaceError(f"the view says {counts.to_pylist()}, {2 * MESSAGES} messages were sent")
+    return f"after a restart the table has the {2 * MESSAGES} messages that were sent, each once"
 
 
 def run_cluster(folder: Path) -> str:
@@ -122,9 +129,36 @@ def run_cluster(folder: Path) -> str:
     return f"two workers counted {MESSAGES} messages"
 
 
-def _count_rows(table: Path) -> int:
-    """Count the rows of a table of Parquet files, without Spark."""
-    return int(dataset.dataset(table, format="parquet").count_rows())
+def run_pipeline_on_cluster(folder: Path) -> str:
+    """Run declared jobs on a cluster, and again after more was sent; give what was seen."""
+    (folder / "jobs.py").write_text(JOBS)
+    tally = Tally()
+    with (
+        running_node() as node,
+        running_cluster() as master,
+        headrace.connect(str(node.tcp)) as client,
+    ):
+        client.create_stream("shop")
+        client.create_topic(TOPIC, partitions=PARTITIONS)
+        for _ in range(2):
+            send(client, tally)
+            Run(folder, str(node.tcp), "--available-now", "--master", master).wait_end()
+        compare(folder, client, tally)
+    return (
+        f"after two runs on two workers Delta and Parquet have the {tally.messages} messages that"
+        f" were sent, each once, {tally.dead_letters} of them as dead letters"
+    )
+
+
+def _expect_rows(table: Path, wanted: int) -> None:
+    """See that a table of Parquet files has each message once, without Spark."""
+    columns = ["partition", "offset"]
+    rows = dataset.dataset(table, format="parquet").to_table(columns=columns).to_pylist()
+    different = {(row["partition"], row["offset"]) for row in rows}
+    if (len(rows), len(different)) != (wanted, wanted):
+        raise PlaceError(
+            f"{len(rows)} rows in the table, {len(different)} different, {wanted} messages sent"
+        )
 
 
 def _fill(address: str) -> None:
