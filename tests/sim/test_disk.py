@@ -1,5 +1,7 @@
 """The simulated disk."""
 
+import msgspec
+
 from headrace.base.prng import Prng
 from headrace.ports.disk import (
     AllocateJournal,
@@ -31,7 +33,11 @@ class Bench:
         self.answers: list[DiskEvent] = []
         self.failures = 0
         self.disk = Disk(
-            DiskOptions(**options), Prng(seed), self.agenda, self.answers.append, self._fail
+            msgspec.structs.replace(DiskOptions(), **options),
+            Prng(seed),
+            self.agenda,
+            self.answers.append,
+            self._fail,
         )
         self.disk.format({"journal-0": bytes(SIZE), "block": b"o" * 2_048})
 

@@ -52,6 +52,7 @@ class DiskOptions(msgspec.Struct, frozen=True, kw_only=True):
     misdirected: int = 0  # rate of those that are elsewhere
     read_error: int = 0
     write_error: int = 0  # a journal write or sync fails: the node ends (O2.4)
+    tells_all: bool = True  # that a record is written is told even if nobody waits for it
 
 
 class _File:
@@ -175,12 +176,14 @@ class Disk:
             self._count("disk.write_error")
             self._fail()
             return
-        is_wanted = False
+        is_wanted, told = False, 0
         for effect in self._writing:
             extent = (self.journal_name(effect.file), effect.position, effect.data)
             self._put(self._files[extent[0]].cached, extent)
             self._unsynced.append(extent)
             is_wanted = is_wanted or effect.sync
+            if effect.is_awaited or self.options.tells_all:
+                told = effect.sequence
         self._written = self._writing[-1].sequence
         self._writing = []
         if self._queued:
@@ -190,7 +193,8 @@ class Disk:
         elif not self._sync_later:
             self._sync_later = True
             self._after(SYNC_LATER, self._sync_now)
-        self._answer(Written(self._written))
+        if told:
+            self._answer(Written(told))
 
     def _sync_now(self, argument: tuple[int, int]) -> None:
         if argument[0] == self._life:

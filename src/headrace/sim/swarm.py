@@ -85,7 +85,7 @@ def draw_options(seed: int) -> Options:
             _draw_workload(prng, group_count), reuse=_draw_reuse(Prng(seed))
         ),
         network=_draw_network(prng),
-        disk=_draw_disk(prng),
+        disk=msgspec.structs.replace(_draw_disk(prng), tells_all=tells_all(seed)),
         faults=msgspec.structs.replace(_draw_faults(prng), kill_at=safety_limit // 2),
         store=_draw_store(prng),
     )
@@ -136,6 +136,14 @@ def _draw_network(prng: Prng) -> NetworkOptions:
         is_ordered=prng.chance(1, 2),
         capacity=prng.choice((1_000, 1_000, 24)),
     )
+
+
+def tells_all(seed: int) -> bool:
+    """Whether a disk tells of every write, or, as the real one does, only of those awaited.
+
+    Both keep the port's word, and bugs that take the one answer for the other need the first.
+    """
+    return seed % 4 != 0
 
 
 def _draw_disk(prng: Prng) -> DiskOptions:

@@ -11,6 +11,7 @@ from headrace.sim.network import NetworkOptions
 from headrace.sim.nodes.actions import WorkloadOptions
 from headrace.sim.nodes.folder import FolderOptions
 from headrace.sim.nodes.links import LinkOptions
+from headrace.sim.swarm import tells_all
 from headrace.vsr.quorum import quorums_of
 
 _RATE = 1 << 14  # rates are parts of this
@@ -107,7 +108,7 @@ def draw_node_options(seed: int) -> NodeOptions:
         links=LinkOptions(
             delay_mean=prng.choice((100, 1_000, 5_000)), breaks=prng.choice((0, 0, _RATE // 100))
         ),
-        disk=_draw_disk(prng),
+        disk=msgspec.structs.replace(_draw_disk(prng), tells_all=tells_all(seed)),
         folder=FolderOptions(
             write_mean=prng.choice((20, 500)),
             sync_mean=prng.choice((500, 5_000, 40_000, 150_000)),
