@@ -40,6 +40,11 @@ OTHERS = ((0, 16), (16, 16), (32, 16), (52, 4), (56, 4), (61, 1), (62, 66), (160
 EDGES = (0, 1, 2**31, 2**32 - 1, 2**64 - 1)
 
 
+# In a body that is sent as another command a password may become a name, and names are stored.
+# So what shots carry is none of the secrets that the node's files are searched for.
+OPEN_WORD = (b"secret-", b"openly-")
+
+
 class Seed(NamedTuple):
     """A right request, without a session."""
 
@@ -76,7 +81,7 @@ def make_seeds() -> list[Seed]:
         operation = Operation(REQUEST.decode(frame).operation)
         seeds.append(Seed(vector["code"], operation, frame[HEADER_BYTES:]))
     assert {seed.code for seed in seeds} >= set(COMMANDS)
-    return seeds
+    return [seed._replace(body=seed.body.replace(*OPEN_WORD)) for seed in seeds]
 
 
 class Shooter:
