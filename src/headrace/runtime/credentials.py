@@ -50,7 +50,7 @@ TOKEN_BYTES = 32
 SALT_BYTES = 16
 HASH_BYTES = 32
 PASSWORD_CHARACTERS = 32
-NICENESS = 10  # so that one who wakes to serve takes the processor at once
+NICENESS = 5  # a third of the processor where all want it: logins must not starve either
 NICENESS_MAX = 19
 # Without the characters that people take for one another.
 ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz23456789"
