@@ -139,15 +139,6 @@ _SEGMENTS = (
         ),
     ),
     _bug(
-        "read_before_it_is_written",
-        "What the log has is in its files.",
-        Edit(
-            writer.SegmentWriter.is_readable.fget,  # type: ignore[attr-defined]  # a property
-            "return self.is_open and is_handed_over",
-            "return self.is_open",
-        ),
-    ),
-    _bug(
         "fenced_is_checkpointed",
         "A partition that is fenced is in the checkpoint like any other.",
         Edit(
