@@ -224,10 +224,15 @@ def test_offsets_beyond_the_end_are_refused_before_they_take_an_op() -> None:
     with pytest.raises(RefusedError) as error:
         stage.store_offset(1, 2)
     assert code_of(error) == Code.INVALID_OFFSET
-    with pytest.raises(RefusedError) as error:
-        stage.delete_offset(1)
-    assert code_of(error) == Code.CONSUMER_OFFSET_NOT_FOUND
     assert stage.op == 1
+
+
+def test_that_there_is_no_offset_is_said_by_the_log() -> None:
+    """H10: a primary that was deposed would say so of one that was stored since."""
+    stage = Stage()
+    stage.send(1)
+    assert stage.delete_offset(1) == encode_rejection(Code.CONSUMER_OFFSET_NOT_FOUND)
+    assert stage.op == 2
 
 
 def test_what_was_true_when_prepared_may_be_rejected_when_applied() -> None:
