@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.partitions.beyond import Fate, find_batch, is_left_of_write, judge_file, judge_remains
+from headrace.partitions.beyond import (
+    Fate,
+    Read,
+    find_batch,
+    is_left_of_write,
+    judge_file,
+    judge_remains,
+)
 from headrace.partitions.writer import header_block
 from headrace.ports.segments import LogEnd, SegmentFile
 from headrace.wire.errors import Code, RefusedError
@@ -20,6 +27,10 @@ def file_at(base_offset: int, epoch: int = 2) -> SegmentFile:
     return SegmentFile(NAMESPACE, REVISION, epoch, base_offset)
 
 
+def reader_of(data: bytes) -> Read:
+    return lambda position, length: data[position : position + length]
+
+
 def newest_batch(next_offset: int, count: int = 3) -> bytes:
     """Give a batch that a partition stamped at that offset."""
     stage = Stage(OPTIONS)
@@ -31,14 +42,13 @@ def newest_batch(next_offset: int, count: int = 3) -> bytes:
 
 def test_a_whole_batch_is_found_and_nothing_else() -> None:
     batch = newest_batch(20)
-    found = find_batch(file_at(0), lambda at, length: batch[at : at + length], 0)
+    found = find_batch(file_at(0), reader_of(batch), 0)
     assert found is not None
     assert (found.base_offset, found.messages_count) == (20, 3)
     for wrong in (b"", batch[:-1], batch[:100], b"x" + batch[1:], bytes(1000), batch[:-1] + b"x"):
-        read = wrong.__getitem__
-        assert find_batch(file_at(0), lambda at, n, r=read: r(slice(at, at + n)), 0) is None  # type: ignore[misc]
+        assert find_batch(file_at(0), reader_of(wrong), 0) is None
     other = SegmentFile(NAMESPACE + 1, REVISION, 2, 0)
-    assert find_batch(other, lambda at, length: batch[at : at + length], 0) is None
+    assert find_batch(other, reader_of(batch), 0) is None
 
 
 @pytest.mark.parametrize(
@@ -55,7 +65,7 @@ def test_a_message_that_the_log_lacks_is_a_fault_unless_the_power_took_it(
     offset: int | None, lost_until: int, fate: Fate
 ) -> None:
     batch = b"" if offset is None else newest_batch(offset)
-    found = find_batch(file_at(10), lambda at, length: batch[at : at + length], 0)
+    found = find_batch(file_at(10), reader_of(batch), 0)
     end = LogEnd(
         history_epoch=2,
         first_offset=10,
@@ -79,12 +89,10 @@ def test_a_message_that_the_log_lacks_is_a_fault_unless_the_power_took_it(
 )
 def test_a_file_that_the_log_does_not_have(file: SegmentFile, fate: Fate) -> None:
     data = header_block(file) + newest_batch(file.base_offset)
-    assert judge_file(END, file, lambda at, length: data[at : at + length]) == fate
+    assert judge_file(END, file, reader_of(data)) == fate
     if fate != Fate.REMOVE:  # Without a header of its own, or without a message, it is strange.
         for wrong in (header_block(file), data[:-1], header_block(file_at(99)) + data[4096:], b""):
-            read = wrong.__getitem__
-            judged = judge_file(END, file, lambda at, n, r=read: r(slice(at, at + n)))  # type: ignore[misc]
-            assert judged == Fate.QUARANTINE
+            assert judge_file(END, file, reader_of(wrong)) == Fate.QUARANTINE
 
 
 @given(st.binary(min_size=1, max_size=300), st.data())
