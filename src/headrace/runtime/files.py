@@ -41,6 +41,7 @@ from headrace.ports.disk import (
     WriteJournal,
     Written,
 )
+from headrace.runtime.durable_folders import FOLDER_MODE, make_folder
 from headrace.runtime.whole import read_readable, write_parts
 from headrace.storage.config import MARKER_NAME, journal_name
 from headrace.storage.store import Cut
@@ -49,7 +50,6 @@ LOCK_NAME = "lock"
 QUARANTINE_PREFIX = "quarantine."
 TEMPORARY_SUFFIX = ".tmp"
 
-_FOLDER_MODE = 0o700
 _FILE_MODE = 0o600
 _SYNC, _END = True, False  # what the syncer is told
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -79,9 +79,9 @@ class FileDisk:
         self.folder = folder
         self.sync_count = 0
         self._wake = wake
-        _make_folder(folder)
+        make_folder(folder)
         self._folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        os.fchmod(self._folder_fd, _FOLDER_MODE)
+        os.fchmod(self._folder_fd, FOLDER_MODE)
         self._lock_fd = self._take_folder()
         # The lock guards what the threads share: these, and the journal files.
         self._lock = Lock()
@@ -389,16 +389,3 @@ class FileDisk:
             return read_readable(fd)
         finally:
             os.close(fd)
-
-
-def _make_folder(folder: Path) -> None:
-    """Make a folder and those above it, each durable in its parent."""
-    if folder.is_dir():
-        return
-    _make_folder(folder.parent)
-    folder.mkdir(mode=_FOLDER_MODE, exist_ok=True)
-    fd = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -18,12 +18,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 
+from headrace.runtime.durable_folders import FOLDER_MODE, sync_folder
 from headrace.runtime.whole import write_parts
 
 QUARANTINE_NAME = "quarantine"  # of the folder, beside that of segments
 REASON_NAME = "REASON"
 
-_FOLDER_MODE = 0o700
 _FILE_MODE = 0o600
 
 
@@ -48,7 +48,7 @@ class Quarantine:
             with _undone(case):
                 self._write_reason(case, f"{self._name(path)}, whole, {size} bytes\n{why}\n")
                 os.rename(path.name, case / path.name, src_dir_fd=parent)
-            _sync_folder(case)
+            sync_folder(case)
             os.fsync(parent)
             self._count(size)
         return f"{path}: {why}; moved to {case}"
@@ -69,16 +69,16 @@ class Quarantine:
         return f"{path}: {why}; {size} bytes from {position} on are kept in {case}"
 
     def _make_case(self) -> Path:
-        self.folder.mkdir(mode=_FOLDER_MODE, exist_ok=True)
+        self.folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
         numbers = [int(each.name) for each in self.folder.iterdir() if each.name.isdecimal()]
         case = self.folder / str(max(numbers, default=0) + 1)
-        case.mkdir(mode=_FOLDER_MODE)
+        case.mkdir(mode=FOLDER_MODE)
         return case
 
     def _write_reason(self, case: Path, reason: str) -> None:
         _write(case / REASON_NAME, [reason.encode()])
         for folder in (case, self.folder, self.folder.parent):
-            _sync_folder(folder)
+            sync_folder(folder)
 
     def _name(self, path: Path) -> str:
         """Give a path as the data folder has it, wherever that is."""
@@ -115,11 +115,3 @@ def _write(path: Path, chunks: Iterable[bytes]) -> int:
     finally:
         os.close(fd)
     return size
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -24,9 +24,9 @@ from headrace.base.ids import (
 )
 from headrace.base.limits import PARTITIONS_PER_TOPIC_MAX, STREAMS_MAX, TOPICS_PER_STREAM_MAX
 from headrace.ports.segments import SegmentFile
+from headrace.runtime.durable_folders import FOLDER_MODE, make_folder
 from headrace.wire.segment import partition_names, segment_name
 
-FOLDER_MODE = 0o700
 FILE_MODE = 0o600
 
 _OURS = re.compile(r"\d{20}\.(log|index|index\.tmp)")
@@ -45,7 +45,7 @@ class SegmentTree:
     def __init__(self, folder: Path, complain: Callable[[str], None]) -> None:
         self.folder = folder
         self._complain = complain
-        _make_folder(folder)
+        make_folder(folder)
         self._root = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         os.fchmod(self._root, FOLDER_MODE)
         self.making = Lock()  # held while a file is made: its folder may be empty until then
@@ -214,19 +214,6 @@ def open_file(name: str, flags: int, folder: int) -> int:
         os.close(fd)
         raise OSError(errno.EINVAL, "not a regular file")
     return fd
-
-
-def _make_folder(folder: Path) -> None:
-    """Make a folder and those above it, each durable in its parent."""
-    if folder.is_dir():
-        return
-    _make_folder(folder.parent)
-    folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
-    parent = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(parent)
-    finally:
-        os.close(parent)
 
 
 def _is_number(name: str) -> bool:

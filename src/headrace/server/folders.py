@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from headrace.ports.recovered import Finding
+from headrace.runtime.durable_folders import FOLDER_MODE, sync_folder
 from headrace.runtime.files import FileDisk, FolderInUseError
 from headrace.runtime.quarantine import QUARANTINE_NAME
 from headrace.storage.config import LAYOUT_NAME
@@ -46,7 +47,6 @@ _KNOWN = (
     QUARANTINE_NAME,
 )
 _NODE_BITS = 64
-_FOLDER_MODE = 0o700
 _FILE_MODE = 0o600
 
 
@@ -77,7 +77,7 @@ def hold_folder(folder: Path) -> Iterator[None]:
         FolderLockedError: Another process has it.
         OSError: It cannot be made or opened.
     """
-    folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+    folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     is_new(folder)
     fd = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
     try:
@@ -85,7 +85,7 @@ def hold_folder(folder: Path) -> Iterator[None]:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise FolderLockedError(_read_holder(fd)) from None
-        folder.chmod(_FOLDER_MODE)
+        folder.chmod(FOLDER_MODE)
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
         yield
@@ -139,7 +139,7 @@ def format_folder(folder: Path, configs: tuple[StoreConfig, StoreConfig]) -> Non
         with FileDisk(path, lambda: None) as disk:
             disk.write_files(format_store(config, 0))
     partitions = folder / PARTITIONS_NAME
-    partitions.mkdir(mode=_FOLDER_MODE, exist_ok=True)
+    partitions.mkdir(mode=FOLDER_MODE, exist_ok=True)
     config = configs[0]
     record = LayoutRecord(
         cluster=config.cluster,
@@ -161,11 +161,7 @@ def _write_layout(folder: Path, data: bytes) -> None:
     finally:
         os.close(fd)
     temporary.rename(folder / LAYOUT_NAME)
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    sync_folder(folder)
 
 
 def draw_cluster(cluster: int) -> int:
