@@ -137,10 +137,14 @@ class AioLink:
         return 0
 
     def close(self) -> None:
-        """Let the connection go, if there is one."""
+        """Let the connection go, if there is one, with what the peer did not take of it.
+
+        To wait for that would keep the connection for as long as the peer likes; whatever somebody
+        still needs has been answered.
+        """
         if self._wire is not None:
             if self._wire.transport is not None:
-                self._wire.transport.close()
+                self._wire.transport.abort()
             self._wire = None
 
     async def _open(self, effect: Open) -> None:
