@@ -13,7 +13,6 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from headrace.base.checksum import xxh3_64
 from headrace.base.limits import HEADER_BYTES
 from headrace.base.prng import Prng
 from headrace.ports.disk import (
@@ -41,7 +40,7 @@ from headrace.ports.recovered import RecoveredGroup, ViewState
 from headrace.shard.ceilings import Ceilings
 from headrace.shard.checkpoints import Checkpoints, Nothing, Outside
 from headrace.shard.config import GroupConfig, PlaneConfig
-from headrace.shard.peers import Peer
+from headrace.shard.neighbours import Neighbours
 from headrace.shard.timers import Timers
 from headrace.storage.store import Opened
 from headrace.vsr.events import (
@@ -55,7 +54,6 @@ from headrace.vsr.events import (
     PersistView,
     PieceRead,
     PrepareDurable,
-    PrimaryBeat,
     PrimarySilent,
     ReadEntry,
     ReadPiece,
@@ -74,10 +72,8 @@ from headrace.wire.errors import Code, RemoteError
 from headrace.wire.numbers import FrameKind, Operation
 from headrace.wire.replica_headers import (
     PREPARE,
-    GroupBeat,
     NodeHeartbeatHeader,
     ReplicaHeader,
-    decode_beats,
     decode_replica,
 )
 from headrace.wire.replies import encode_reply
@@ -132,17 +128,8 @@ class Plane:
             self.store, self.groups, self._dormant, outside or Nothing(), self._new_read_token
         )
         self._has_begun = False
-        self._now = 0
         self._timers = Timers()
-        self._peers = {
-            replica: Peer(replica, 0, prng.fork(f"peer {replica}").below(1 << 62))
-            for replica in range(config.replica_count)
-            if replica != config.replica
-        }
-        self._beats: dict[int, GroupBeat | None] = {}
-        self._beat_due = 0
-        self._asked: dict[int, int] = {}  # groups that must be current, and when it was asked last
-        self._beat_counter = 0
+        self._neighbours = Neighbours(config, self.groups, self._shared, prng)
         self._inbox: deque[tuple[Replica, GroupEvent]] = deque()
         self._out: list[Effect] = []
         # What the turn journals, and who waits for its durability, in journal order.
@@ -234,14 +221,11 @@ class Plane:
         self._configs.pop(group, None)
         self._dormant.pop(group, None)
         self._ceilings.forget(group)
-        self._beats.pop(group, None)
-        self._asked.pop(group, None)
+        self._neighbours.forget(group)
         self._checkpoints.forget(group)
         self.touched.pop(group, None)
         if replica is not None:
             self._timers.forget(group)
-            for peer in self._peers.values():
-                peer.forget(group)
         self.store.stage_gone(group)
         self._has_staged = True
 
@@ -284,11 +268,11 @@ class Plane:
         """
         if not replica.is_serving:
             return False
-        if self._peers:
-            self._asked[replica.group] = self._now
+        if self._neighbours.are_there:
+            self._neighbours.ask(replica.group)
             if not replica.is_current:
                 self.probes.hit("lease.missing")
-                self._beat_due = self._now
+                self._neighbours.hurry()
                 return False
         return True
 
@@ -385,16 +369,8 @@ class Plane:
                 self.carry_out[type(effect)](replica, effect)
             if replica.state.is_short:
                 self._short[replica.group] = None
-            if self._peers:
-                self._note_beat(replica)
-
-    def _note_beat(self, replica: Replica) -> None:
-        """Have the other nodes told, if there is something new to say of a group."""
-        beat = replica.beat()
-        if beat != self._beats.get(replica.group):
-            self._beats[replica.group] = beat
-            for peer in self._peers.values():
-                peer.change(replica.group)
+            if self._neighbours.are_there:
+                self._neighbours.note(replica)
 
     def _flush(self) -> None:
         if not self._has_staged:
@@ -410,8 +386,8 @@ class Plane:
     # Events.
 
     def _on_ticked(self, event: Ticked) -> None:
-        assert event.now >= self._now
-        self._now = self._shared.now = event.now
+        assert event.now >= self._shared.now
+        self._shared.now = event.now
         self._shared.wall = event.wall
         self.store.tick(event.now)
         self._offer_room()
@@ -419,9 +395,9 @@ class Plane:
             self._inbox.append((self.groups[group], TimerFired(timer)))
         if not self._has_begun:
             return
-        if self._peers and event.now >= self._beat_due:
-            self._send_heartbeats()
-        self._find_silent()
+        self._out += self._neighbours.make_heartbeats()
+        for replica in self._neighbours.find_silent():
+            self._inbox.append((replica, PrimarySilent()))
 
     def _offer_room(self) -> None:
         """Let those try again who found the journal full."""
@@ -430,66 +406,6 @@ class Plane:
             replica = self.groups.get(group)
             if replica is not None:
                 self._inbox.append((replica, RoomMade()))
-
-    def _send_heartbeats(self) -> None:
-        self._beat_due = self._now + self.config.timeouts.heartbeat_interval
-        self._beat_counter += 1
-        for peer in self._peers.values():
-            beats = [*self._make_asking(), *self._make_promises(peer)]
-            for group in peer.untold():
-                beat = self._beats.get(group)
-                if beat is None:
-                    peer.forget(group)
-                else:
-                    beats.append(beat)
-            frame = peer.make_frame(
-                cluster=self.config.cluster,
-                own_replica=self.config.replica,
-                life=self._shared.life,
-                journal=self.config.journal,
-                counter=self._beat_counter,
-                beats=beats,
-            )
-            oldest = self._now - self.config.timeouts.heartbeat_timeout
-            peer.note_sent(self._now, oldest=oldest)
-            self._out.append(SendFrame(peer.replica, frame))
-
-    def _make_asking(self) -> list[GroupBeat]:
-        """Ask to stay in our views, for groups of which somebody wanted to know what is current."""
-        oldest = self._now - self.config.timeouts.heartbeat_timeout
-        self._asked = {group: asked for group, asked in self._asked.items() if asked > oldest}
-        beats = [self.groups[group].beat() for group in self._asked]
-        return [
-            msgspec.structs.replace(beat, is_asking=True)
-            for beat in beats
-            if beat is not None and not beat.is_declined
-        ]
-
-    def _make_promises(self, peer: Peer) -> list[GroupBeat]:
-        """Promise to stay in views that a peer leads, where it asked for that and we can."""
-        asks, peer.asks = peer.asks, {}
-        return [
-            GroupBeat(
-                group,
-                view,
-                commit=0,
-                is_declined=False,
-                origin=self._configs[group].origin,
-                is_promise=True,
-            )
-            for group, view in asks.items()
-            if self.groups[group].promise(view)
-        ]
-
-    def _find_silent(self) -> None:
-        """Tell the groups whose primary's node has gone silent."""
-        for peer in self._peers.values():
-            if self._now - peer.heard <= self.config.timeouts.heartbeat_timeout:
-                continue
-            peer.heard = self._now
-            for replica in self.groups.values():
-                if replica.state.primary == peer.replica:
-                    self._inbox.append((replica, PrimarySilent()))
 
     def _on_frames(self, event: FramesArrived) -> None:
         """Take frames that are all for this store's groups, as tests of a plane alone send them."""
@@ -506,69 +422,15 @@ class Plane:
         self._is_stirred = True
         if not self._has_begun:
             return  # It will be sent again.
-        if header.cluster != self.config.cluster or not self._is_from(sender, kind, header.replica):
-            self.probes.hit("frame.foreign")
-        elif not self._is_of_this_life(sender, kind, header.life):
-            self.probes.hit("frame.stale")
-        elif isinstance(header, NodeHeartbeatHeader):
-            self._on_heartbeat(sender, header, frame[HEADER_BYTES:])
-        elif kind in GROUP_FRAMES:
-            replica = self.groups.get(getattr(header, "group", -1))
-            if replica is not None and self._is_of_origin(replica, header.origin):
-                self._inbox.append((replica, FrameReceived(sender, kind, header, frame)))
-                self._run_inbox()
-
-    def _is_from(self, sender: int, kind: FrameKind, replica: int) -> bool:
-        """Whether a frame is of the node that its link belongs to; prepares are passed on."""
-        if sender not in self._peers:
-            return False
-        return kind in (FrameKind.PREPARE, FrameKind.REPAIR_PREPARE) or sender == replica
-
-    def _is_of_this_life(self, sender: int, kind: FrameKind, life: int) -> bool:
-        """Whether a frame is of the sender's latest start that we know of (NW8).
-
-        A vote that a replica has forgotten must not count once it has promised something else.
-        Prepares keep the header that their first primary sealed; their view and chain judge them.
-        """
-        if kind in (FrameKind.PREPARE, FrameKind.REPAIR_PREPARE):
-            return True
-        peer = self._peers[sender]
-        peer.life = max(peer.life, life)
-        return life == peer.life
-
-    def _is_of_origin(self, replica: Replica, origin: int) -> bool:
-        """Whether a frame is of this incarnation of the partition (RC-20)."""
-        if origin == self._configs[replica.group].origin:
-            return True
-        self.probes.hit("frame.other_incarnation")
-        return False
-
-    def _on_heartbeat(self, sender: int, header: NodeHeartbeatHeader, body: bytes) -> None:
-        if header.checksum_body != xxh3_64(body):
-            self.probes.hit("frame.refused")
+        if not self._neighbours.admits(sender, kind, header):
             return
-        self._peers[sender].hear(header, self._now)
-        for beat in decode_beats(body):
-            replica = self.groups.get(beat.group)
-            if replica is None or not self._is_of_origin(replica, beat.origin):
-                continue
-            if beat.is_promise:
-                self._on_promise(sender, replica, beat.view, header.acknowledged)
-                continue
-            if beat.is_asking:
-                self._peers[sender].asks[beat.group] = beat.view
-                if not replica.is_bound:  # Else a promise runs, and the next beat is soon enough.
-                    self._beat_due = self._now
-            if beat.view % self.config.replica_count == sender:
-                event = PrimaryBeat(sender, beat.view, beat.commit, beat.is_declined)
-                self._inbox.append((replica, event))
+        if isinstance(header, NodeHeartbeatHeader):
+            self._inbox += self._neighbours.hear(sender, header, frame[HEADER_BYTES:])
+        elif kind in GROUP_FRAMES:
+            replica = self._neighbours.find_group(getattr(header, "group", -1), header.origin)
+            if replica is not None:
+                self._inbox.append((replica, FrameReceived(sender, kind, header, frame)))
         self._run_inbox()
-
-    def _on_promise(self, sender: int, replica: Replica, view: int, number: int) -> None:
-        """Count on a promise from when we sent the last that its maker had heard."""
-        sent = self._peers[sender].sent_at(number)
-        if sent is not None:
-            replica.hear_promise(sender, view, sent)
 
     def _on_requests(self, event: RequestsArrived) -> None:
         """Take requests that name their group themselves, as tests of a plane alone send them."""
@@ -651,7 +513,7 @@ class Plane:
         self._staged.append((True, replica.group, event))
 
     def _set_timer(self, replica: Replica, effect: SetTimer) -> None:
-        self._timers.start(replica.group, effect.timer, self._now + effect.ticks)
+        self._timers.start(replica.group, effect.timer, self._shared.now + effect.ticks)
 
     def _stop_timer(self, replica: Replica, effect: StopTimer) -> None:
         self._timers.stop(replica.group, effect.timer)

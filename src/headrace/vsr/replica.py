@@ -66,6 +66,7 @@ class Replica:
         shared: Shared,
     ) -> None:
         self.group = options.group  # which group this is a replica of
+        self.origin = options.origin  # and which incarnation of it
         self.state = State(options, machine, table, prng, shared)
         self._checkpoint: GroupCheckpoint | None = None
         self._kept: dict[int, Entry] = {}
@@ -220,7 +221,7 @@ class Replica:
             state.view,
             state.commit_min,
             is_declined=not state.is_primary,
-            origin=state.options.origin,
+            origin=self.origin,
         )
 
     def checkpoint(self) -> GroupCheckpoint:
