@@ -156,7 +156,7 @@ _NORMAL = (
     _bug(
         "requests_in_flight_forgotten",
         "A request is a duplicate if it was applied; what is in flight was not.",
-        Edit(normal._is_new, "_flight(state, header) in state.in_flight", "False"),
+        Edit(normal._is_new, "is_in_flight(state, header)", "False"),
     ),
     _bug(
         "stamp_from_the_wall",

@@ -91,7 +91,7 @@ class PartitionMachine:
         self._preparations: dict[int, Callable[[Buffer], None]] = {
             Operation.STORE_CONSUMER_OFFSET: self._prepare_store,
             Operation.DELETE_CONSUMER_OFFSET: self._prepare_delete,
-            Operation.AUTO_COMMIT_OFFSET: self._prepare_auto_commit,
+            Operation.AUTO_COMMIT_OFFSET: self._prepare_store,
             Operation.PURGE_PARTITION: self._prepare_purge,
             Operation.LOST_RANGE: self._prepare_lost_range,
         }
@@ -269,20 +269,14 @@ class PartitionMachine:
         return body
 
     def _prepare_store(self, body: Buffer) -> None:
+        """Whether it may be stored the log decides: a deposed primary would not know."""
         self._refuse_during_purge()
-        mark = decode_exactly(OFFSET_MARK, body)
-        code = self._refusal_to_store(mark.kind, mark.id, mark.offset)
-        if code is not None:
-            raise RefusedError(code, offset=mark.offset, end=self._log.next_offset)
+        decode_exactly(OFFSET_MARK, body)
 
     def _prepare_delete(self, body: Buffer) -> None:
         """Whether there is such an offset the log decides: a deposed primary would not know."""
         self._refuse_during_purge()
         decode_exactly(OFFSET_KEY, body)
-
-    def _prepare_auto_commit(self, body: Buffer) -> None:
-        self._refuse_during_purge()
-        decode_exactly(OFFSET_MARK, body)
 
     def _refuse_during_purge(self) -> None:
         """Keep offsets of the old history out of the new one, which would take them for its own."""

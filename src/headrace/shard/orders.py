@@ -8,11 +8,11 @@ Flow: route, replicate.
 """
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from headrace.base.ids import ROOT_USER
+from headrace.base.ids import ROOT_USER, GroupId
 from headrace.base.secret import Secret
 from headrace.metadata import admission, resolve
 from headrace.metadata.access import Scope, check_access, reach
@@ -29,7 +29,9 @@ from headrace.shard.consumers import consumer_key, owns_partition
 from headrace.shard.desk import Desk
 from headrace.shard.keeper import Keeper
 from headrace.shard.lockout import origin_of
+from headrace.shard.plane import Plane
 from headrace.shard.tokens import hash_token
+from headrace.vsr.replica import Replica
 from headrace.wire.codec import encode
 from headrace.wire.commands import groups, messages, streams, tokens, topics, users
 from headrace.wire.commands.command import Command
@@ -49,13 +51,22 @@ from headrace.wire.commands.internal import (
     TrimUpTo,
 )
 from headrace.wire.errors import Code, RefusedError
-from headrace.wire.numbers import ConsumerKind, Operation
+from headrace.wire.numbers import ConsumerKind, Operation, is_metadata
 from headrace.wire.replies import RESULT_OK, encode_rejection
 from headrace.wire.requests import RequestHeader
 
 # In the tables each command has a body of its own type.
 _Order: TypeAlias = Callable[[Connection, RequestHeader, Any, memoryview], None]
 _Continuation: TypeAlias = Callable[[Any], None]
+
+
+class _Place(NamedTuple):
+    """Where an offset is stored, and whether who asks may store there."""
+
+    kind: ConsumerKind
+    key: int  # of the consumer
+    namespace: GroupId
+    is_owned: bool
 
 
 class Orders:
@@ -98,8 +109,31 @@ class Orders:
         """
         request = command.decode_request(body)
         stamped = msgspec.structs.replace(header, user_id=connection.user_id)
+        desk = self._desk
+        if is_metadata(command.operation) and self._answer_again(
+            connection, stamped, desk.metadata_plane, desk.metadata_replica
+        ):
+            return
         make = self._by_code.get(command.code, self._as_it_is)
         make(connection, stamped, request, body)
+
+    def _answer_again(
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        plane: Plane,
+        replica: Replica,
+        body: bytes = b"",
+    ) -> bool:
+        """Have a request that was applied answered as it was then; whether it was applied.
+
+        What is asked before consensus may have another answer by now, through that very request: a
+        password that it changed is not the current one any more.
+        """
+        is_applied = plane.answer_again(replica, header, body)
+        if is_applied:
+            self._desk.answers.expect(connection, header, self._desk.now)
+        return is_applied
 
     def _submit(
         self,
@@ -294,12 +328,13 @@ class Orders:
     def token_reply(self, header: RequestHeader, body: bytes) -> bytes:
         """Give what the maker of a token is told: the secret, once.
 
-        Whoever asks again after that is told that the token exists: nobody has the secret (51).
+        Whoever asks again after that is told that the token exists: nobody has the secret (51). One
+        that was minted for that question is of no use.
         """
         secret = self._secrets.pop((header.client, header.request), None)
         if body[:4] != RESULT_OK:
             return body
-        if secret is None:
+        if secret is None or hash_token(secret) not in self._desk.state.token_owners:
             return encode_rejection(Code.PERSONAL_ACCESS_TOKEN_ALREADY_EXISTS)
         created = tokens.CreatedToken(bytes(secret).decode("ascii"))
         return RESULT_OK + tokens.CREATE_TOKEN.encode_reply(created)
@@ -313,9 +348,9 @@ class Orders:
         request: messages.StoreOffset,
         body: memoryview,
     ) -> None:
-        kind, key, namespace = self._consumer(header, messages.STORE_OFFSET.code, request)
-        data = encode(OFFSET_MARK, OffsetMark(kind, key, request.offset))
-        self._submit_to_partition(connection, header, namespace, data)
+        place = self._find_place(header, messages.STORE_OFFSET.code, request)
+        data = encode(OFFSET_MARK, OffsetMark(place.kind, place.key, request.offset))
+        self._submit_offset(connection, header, place, data)
 
     def _delete_offset(
         self,
@@ -324,21 +359,20 @@ class Orders:
         request: messages.DeleteOffset,
         body: memoryview,
     ) -> None:
-        kind, key, namespace = self._consumer(header, messages.DELETE_OFFSET.code, request)
-        self._submit_to_partition(
-            connection, header, namespace, encode(OFFSET_KEY, OffsetKey(kind, key))
-        )
+        place = self._find_place(header, messages.DELETE_OFFSET.code, request)
+        data = encode(OFFSET_KEY, OffsetKey(place.kind, place.key))
+        self._submit_offset(connection, header, place, data)
 
-    def _consumer(
+    def _find_place(
         self,
         header: RequestHeader,
         code: int,
         request: messages.StoreOffset | messages.DeleteOffset,
-    ) -> tuple[ConsumerKind, int, int]:
+    ) -> _Place:
         """Give whose offset it is, in which partition.
 
         Raises:
-            RefusedError: A level is missing, or the partition belongs to another member (O7.3).
+            RefusedError: A level is missing.
         """
         desk = self._desk
         topic = reach(desk.state, header.user_id, code, request.stream, request.topic)
@@ -347,12 +381,33 @@ class Orders:
             raise RefusedError(Code.INVALID_IDENTIFIER, partition=None)
         if partition >= len(topic.partitions):
             raise RefusedError(Code.PARTITION_NOT_FOUND, partition=partition)
-        key = consumer_key(topic, request.consumer)
-        if request.consumer.kind == ConsumerKind.GROUP and not owns_partition(
+        kind, key = request.consumer.kind, consumer_key(topic, request.consumer)
+        is_owned = kind != ConsumerKind.GROUP or owns_partition(
             topic, key, header.client, partition
-        ):
-            raise RefusedError(Code.CONSUMER_GROUP_PARTITION_NOT_OWNED, partition=partition)
-        return request.consumer.kind, key, topic.namespace(partition)
+        )
+        return _Place(kind, key, topic.namespace(partition), is_owned)
+
+    def _submit_offset(
+        self, connection: Connection, header: RequestHeader, place: _Place, body: bytes
+    ) -> None:
+        """Hand over what is to happen to an offset, if the partition is dealt to who asks (O7.3).
+
+        Whoever asks again is told what came of it, though the partition is another's by now, if
+        that is known here. Who leads the metadata knows the owner, who leads the partition knows
+        the request: where these are two nodes, a refusal says nothing of earlier tries.
+
+        Raises:
+            RefusedError: The partition belongs to another member.
+        """
+        if place.is_owned:
+            self._submit_to_partition(connection, header, place.namespace, body)
+            return
+        replica = self._keeper.find(place.namespace).replica
+        if self._answer_again(connection, header, self._desk.data_plane, replica, body):
+            return
+        if replica.is_in_flight(header):
+            raise RefusedError(Code.TRANSIENT_NOT_COMMITTED, request=header.request)
+        raise RefusedError(Code.CONSUMER_GROUP_PARTITION_NOT_OWNED, partition=place.namespace)
 
     def _delete_segments(
         self,

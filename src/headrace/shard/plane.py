@@ -320,6 +320,14 @@ class Plane:
             return
         self._inbox.append((replica, RequestReceived(header, body)))
 
+    def answer_again(self, replica: Replica, header: RequestHeader, body: Buffer) -> bool:
+        """Answer a request that was applied, with the end of the turn; whether it was applied."""
+        effects = replica.answer_again(header, body)
+        for effect in effects:
+            self.carry_out[type(effect)](replica, effect)
+            self._is_stirred = True
+        return bool(effects)
+
     def withdraw(self, client: int, request: int) -> bool:
         """Take a request back that no group has ordered yet; whether there was such a one."""
         return any(replica.withdraw(client, request) for replica in self.groups.values())

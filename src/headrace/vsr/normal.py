@@ -99,7 +99,7 @@ def _is_new(state: State, header: RequestHeader, body: Buffer) -> bool:
             evict(state, header.client, EvictionReason.SESSION_ERROR)
     else:
         is_new = _is_new_to_table(state, header, body)
-    if is_new and _flight(state, header) in state.in_flight:
+    if is_new and is_in_flight(state, header):
         answer(state, header, Code.TRANSIENT_NOT_COMMITTED)
         return False
     return is_new
@@ -113,16 +113,33 @@ def _is_new_to_table(state: State, header: RequestHeader, body: Buffer) -> bool:
         answer(state, header, Code.TRANSIENT_NOT_ACCEPTED)
         return False
     verdict, reply = state.table.judge(header, body)
+    if verdict in _EVICTIONS:
+        evict(state, header.client, _EVICTIONS[verdict])
+    elif verdict != Verdict.NEW:
+        _answer_again(state, header, verdict, reply)
+    return verdict == Verdict.NEW
+
+
+def answer_again(state: State, header: RequestHeader, body: Buffer) -> None:
+    """Answer a request, if it was applied, as it was answered then."""
+    verdict, reply = state.table.judge(header, body)
+    if verdict == Verdict.REPLAY or verdict in _STATUSES:
+        _answer_again(state, header, verdict, reply)
+
+
+def _answer_again(state: State, header: RequestHeader, verdict: Verdict, reply: bytes) -> None:
     if verdict == Verdict.REPLAY:
         state.probes.hit("session.duplicate_replayed")
         state.out.append(SendReply(header.client, reply))
-    elif verdict in _STATUSES:
+    else:
         is_applied = verdict == Verdict.ALREADY_APPLIED
         state.probes.hit("session.already_applied" if is_applied else "session.number_reused")
         answer(state, header, _STATUSES[verdict])
-    elif verdict in _EVICTIONS:
-        evict(state, header.client, _EVICTIONS[verdict])
-    return verdict == Verdict.NEW
+
+
+def is_in_flight(state: State, header: RequestHeader) -> bool:
+    """Whether a request is ordered here, or waits to be, and is not applied yet."""
+    return _flight(state, header) in state.in_flight
 
 
 def _propose(state: State, header: RequestHeader, body: Buffer, *, is_own: bool = False) -> bool:

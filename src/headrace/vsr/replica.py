@@ -49,6 +49,7 @@ from headrace.wire.replica_headers import (
     StateChunkHeader,
     StateTransferTargetHeader,
 )
+from headrace.wire.requests import RequestHeader
 from headrace.wire.seals import is_body
 
 _Handler: TypeAlias = Callable[[State, FrameReceived], None]
@@ -140,6 +141,10 @@ class Replica:
         """Whether it serves, and nobody can have decided anything without it (O6.2)."""
         return self.is_serving and lease.has_proof(self.state)
 
+    def is_in_flight(self, header: RequestHeader) -> bool:
+        """Whether a request is ordered here, or waits to be, and is not applied yet."""
+        return normal.is_in_flight(self.state, header)
+
     def promise(self, view: int) -> bool:
         """Promise the primary of a view to stay in it for a while; whether this replica can."""
         return lease.promise(self.state, view)
@@ -204,6 +209,11 @@ class Replica:
         """Take one event; return what must now happen, in order."""
         self._handlers[type(event)](event)
         transfer.start_if_wanted(self.state)
+        return self._take()
+
+    def answer_again(self, header: RequestHeader, body: Buffer) -> list[GroupEffect]:
+        """Answer a request that was applied, as it was answered then; nothing for a new one."""
+        normal.answer_again(self.state, header, body)
         return self._take()
 
     def _take(self) -> list[GroupEffect]:
