@@ -241,6 +241,17 @@ def test_live_entries_that_fill_the_journal_refuse_and_lose_nothing() -> None:
     assert world.store.has_room(2000), "service resumes when the ops are committed"
 
 
+def test_what_is_held_back_takes_room_too() -> None:
+    """Ops that wait for a gap to close are journaled at once, and the reserve is not for them."""
+    made = config()
+    store, _ = started(made)
+    body = made.record_bytes_max // 2
+    assert store.has_room(body)
+    many = 2 * made.journal_bytes_max // body
+    assert not store.has_room(body, [body] * many)
+    assert store.has_room(body, [body])
+
+
 def test_reads_are_verified() -> None:
     store, disk = started(config())
     write(store, disk, 1, 1, 2, 3)

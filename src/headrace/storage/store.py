@@ -9,7 +9,7 @@ Invariants: nothing is durable before the disk's event says so; a store opened f
             crash can leave holds everything up to the last synced sequence.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -330,9 +330,12 @@ class Store:
             self._let_write()
             self._journal.write_sync_point()
 
-    def has_room(self, body_bytes: int) -> bool:
-        """Whether an op with such a body may be staged now; stage it before you ask again."""
-        if self._journal.has_room(body_bytes):
+    def has_room(self, body_bytes: int, held: Sequence[int] = ()) -> bool:
+        """Whether an op with such a body may be staged now; stage it before you ask again.
+
+        Those that somebody `held` back, by their bodies, are staged before it.
+        """
+        if self._journal.has_room(body_bytes, held):
             return True
         self._checkpointer.on_refused()
         return False

@@ -21,7 +21,7 @@ from headrace.vsr.events import (
 )
 from headrace.vsr.log import Entry
 from headrace.vsr.recovery import hear_of_view
-from headrace.vsr.repair import fill, start_repair
+from headrace.vsr.repair import fill, has_room, start_repair
 from headrace.vsr.sessions import ClientTable
 from headrace.vsr.state import State, Status
 from headrace.vsr.timeouts import Timer
@@ -274,7 +274,7 @@ def on_prepare(state: State, sender: int, header: PrepareHeader, frame: bytes) -
     if not is_body(Operation(header.operation), header.checksum_body, body):
         return
     _forward(state, header, frame)
-    if header.op > state.commit_min and not state.shared.has_room(len(body)):
+    if header.op > state.commit_min and not has_room(state, header.op, body):
         state.probes.hit("normal.backup_without_room")  # It will be sent again (O2.3).
         return
     if header.op == state.log.head + 1 and header.parent == state.log.checksum(state.log.head):

@@ -167,6 +167,15 @@ def _is_wanted(state: State, op: int) -> bool:
     return state.repairing is not None and state.repairing[0] <= op <= state.repairing[1]
 
 
+def has_room(state: State, op: int, body: Buffer) -> bool:
+    """Whether the journal takes an op, and with it all that wait here for others to come.
+
+    One that closes a gap has them all journaled at once.
+    """
+    held = [len(waiting) for other, (_, _, waiting) in state.fetched.items() if other != op]
+    return state.shared.has_room(len(body), held)
+
+
 def keep_above(state: State, header: PrepareHeader, data: bytes, body: bytes) -> None:
     """Keep an op above the head until those before it have come; journal reads have no order."""
     if header.op > state.log.head and _is_wanted(state, header.op):

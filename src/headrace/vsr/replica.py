@@ -379,7 +379,7 @@ def _on_repair_prepare(state: State, event: FrameReceived) -> None:
     body = _body(event)
     if not is_body(Operation(header.operation), header.checksum_body, body):
         return
-    if state.parked is None and not state.shared.has_room(len(body)):
+    if state.parked is None and not repair.has_room(state, header.op, body):
         state.probes.hit("repair.without_room")
         state.wants_transfer = True
         return

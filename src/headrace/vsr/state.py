@@ -8,9 +8,9 @@ Invariants: commit_min <= commit_max, and commit_min <= head; log_view <= view; 
 
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -63,6 +63,13 @@ class GroupOptions(msgspec.Struct, frozen=True, kw_only=True):
     chunk_bytes: int = 256 << 10
 
 
+class HasRoom(Protocol):
+    """Whether the journal takes a body of that size, after those that are held back for it."""
+
+    def __call__(self, body_bytes: int, held: Sequence[int] = ()) -> bool:
+        """Answer that."""
+
+
 class Shared:
     """What all groups of a shard have in common."""
 
@@ -71,13 +78,13 @@ class Shared:
     def __init__(
         self,
         probes: Probes,
-        has_room: Callable[[int], bool],
+        has_room: HasRoom,
         life: int,
         room_code: Callable[[int], Code | None] = lambda _: Code.CANNOT_APPEND_MESSAGE,
     ) -> None:
         self.life = life  # rises with every start of the node
         self.probes = probes
-        self.has_room = has_room  # whether the journal takes a body of that size
+        self.has_room = has_room
         self.room_code = room_code  # what to say if not; nothing if a checkpoint will make room
         self.wall = 0  # the wall clock as last told, in microseconds
         self.now = 0  # the ticks as last told

@@ -255,7 +255,8 @@ def start_view_if_complete(state: State) -> None:
         return
     if log.linked > state.commit_min + 1 or missing_range(state) is not None:
         return
-    if not state.shared.has_room(_largest_to_journal(state, log)):
+    bodies = _bodies_to_journal(state, log)
+    if bodies and not state.shared.has_room(bodies[0], bodies[1:]):
         state.probes.hit("view_change.without_room")
         return
     state.probes.hit("view_change.completed")
@@ -274,16 +275,13 @@ def start_view_if_complete(state: State) -> None:
         state.start_timer(Timer.RETRANSMIT, state.options.timeouts.prepare_retransmit_interval)
 
 
-def _largest_to_journal(state: State, log: Log) -> int:
-    """Give the largest body of a decided log that the journal does not hold yet."""
-    return max(
-        (
-            len(entry.body)
-            for op, entry in log.entries.items()
-            if op > state.commit_min and entry.body is not None and not entry.is_durable
-        ),
-        default=0,
-    )
+def _bodies_to_journal(state: State, log: Log) -> list[int]:
+    """Give the sizes of the bodies of a decided log that the journal does not hold yet."""
+    return [
+        len(entry.body)
+        for op, entry in log.entries.items()
+        if op > state.commit_min and entry.body is not None and not entry.is_durable
+    ]
 
 
 def _install(state: State, log: Log) -> None:
