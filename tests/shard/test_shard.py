@@ -2,9 +2,13 @@
 
 from typing import get_args
 
+from headrace.base.ids import METADATA_GROUP
 from headrace.ports.network import FramesArrived, SendFrame, Ticked
+from headrace.shard.config import GroupConfig
 from headrace.shard.plane import Plane
-from headrace.vsr.events import GroupEffect
+from headrace.sim.machine import AppendMachine
+from headrace.vsr.events import GroupEffect, PieceRead
+from headrace.vsr.sessions import ClientTable
 from headrace.wire.layout import KIND_OFFSET, LIFE_OFFSET
 from headrace.wire.numbers import FrameKind
 from headrace.wire.seals import seal
@@ -71,6 +75,19 @@ def test_a_frame_of_an_earlier_life_is_dropped() -> None:
     assert send(life) == 0
     assert send(life + 1) == 0
     assert send(life) == 1
+
+
+def test_a_group_made_anew_gets_nothing_that_its_namesake_asked_for() -> None:
+    """Node seed 5000059: what was read for a partition that was deleted since."""
+    stage = Stage(1)
+    plane = shard_of(stage, 0)
+    before = plane.groups[METADATA_GROUP]
+    plane.remove_group(METADATA_GROUP)
+    plane.add_group(GroupConfig(METADATA_GROUP, origin=2), AppendMachine(), ClientTable())
+    plane.put_piece(before, PieceRead(1, b"old"))
+    assert not plane.has_work
+    plane.put_piece(plane.groups[METADATA_GROUP], PieceRead(1, b"new"))
+    assert plane.has_work
 
 
 def test_a_frame_belongs_to_its_link() -> None:

@@ -41,10 +41,11 @@ class Ceilings:
         """Count the ceilings that are durable now."""
         while self._until_synced and self._until_synced[0][0] <= sequence:
             _, group, ceiling = self._until_synced.popleft()
-            if group in self._newest:
-                self._durable[group] = ceiling
+            self._durable[group] = ceiling
 
     def forget(self, group: int) -> None:
-        """Forget a partition that is gone."""
+        """Forget a partition that is gone: one that takes its number has a ceiling of its own."""
         self._durable.pop(group, None)
         self._newest.pop(group, None)
+        self._staged = [each for each in self._staged if each[0] != group]
+        self._until_synced = deque(each for each in self._until_synced if each[1] != group)

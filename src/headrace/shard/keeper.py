@@ -86,20 +86,20 @@ class _PieceReader:
     def __init__(self, desk: Desk, shared: PartitionsShared) -> None:
         self._desk = desk
         self._shared = shared
-        self._reads: dict[int, tuple[int, int]] = {}
+        self._reads: dict[int, tuple[Replica, int]] = {}
 
-    def read(self, group: int, effect: ReadPiece) -> None:
+    def read(self, replica: Replica, effect: ReadPiece) -> None:
         """Ask for a part of a piece."""
         token = self._shared.new_token(self)
-        self._reads[token] = (group, effect.token)
+        self._reads[token] = (replica, effect.token)
         position = effect.piece.position + effect.offset
         self._desk.out.append(ReadSegment(token, effect.piece.file, position, effect.length))
 
     def step(self, event: SegmentEvent) -> None:
         """Pass on what was read."""
         assert isinstance(event, SegmentRead)
-        group, token = self._reads.pop(event.token)
-        self._desk.data_plane.put_piece(group, PieceRead(token, event.data))
+        replica, token = self._reads.pop(event.token)
+        self._desk.data_plane.put_piece(replica, PieceRead(token, event.data))
 
     def retry(self) -> None:
         """Never needed: a read takes no space."""
@@ -356,12 +356,12 @@ class Keeper:
 
     def _read_pieces(self) -> None:
         plane = self._desk.data_plane
-        for group, effect in plane.piece_reads:
-            local = self.locals.get(group)
-            if local is not None:
+        for replica, effect in plane.piece_reads:
+            local = self.locals.get(replica.group)
+            if local is not None and local.replica is replica:
                 local.machine.store()  # A piece may end in memory.
                 self._take_effects(local.machine)
-                self._pieces.read(group, effect)
+                self._pieces.read(replica, effect)
         plane.piece_reads.clear()
 
     def _open_replayed(self) -> None:

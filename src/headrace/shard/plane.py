@@ -119,7 +119,7 @@ class Plane:
         self._shared = Shared(self.probes, self.store.has_room, opened.life, self.store.room_code)
         self.groups: dict[int, Replica] = {}
         self.touched: dict[int, None] = {}  # groups that did something since this was cleared
-        self.piece_reads: list[tuple[int, ReadPiece]] = []  # for the owner to carry out
+        self.piece_reads: list[tuple[Replica, ReadPiece]] = []  # for the owner to carry out
         self._configs: dict[int, GroupConfig] = {}
         # Groups that the disk knows and nobody has asked for yet: metadata may lag behind.
         self._dormant = {each.state.group: each for each in opened.groups}
@@ -132,15 +132,16 @@ class Plane:
         self._neighbours = Neighbours(config, self.groups, self._shared, prng)
         self._inbox: deque[tuple[Replica, GroupEvent]] = deque()
         self._out: list[Effect] = []
-        # What the turn journals, and who waits for its durability, in journal order.
-        self._staged: list[tuple[bool, int, GroupEvent]] = []
+        # What the turn journals, and who waits for its durability, in journal order. Not by number:
+        # a group that is made anew under the same one has asked for nothing of its namesake's.
+        self._staged: list[tuple[bool, Replica, GroupEvent]] = []
         self._has_staged = False
         self._is_stirred = True  # whether a turn has anything to do
         self._wants_sync = False
         self._is_write_awaited = False  # whether somebody waits for less than a sync
-        self._until_written: deque[tuple[int, int, GroupEvent]] = deque()
-        self._until_synced: deque[tuple[int, int, GroupEvent]] = deque()
-        self._reads: dict[int, tuple[int, int]] = {}
+        self._until_written: deque[tuple[int, Replica, GroupEvent]] = deque()
+        self._until_synced: deque[tuple[int, Replica, GroupEvent]] = deque()
+        self._reads: dict[int, tuple[Replica, int]] = {}
         self._read_token = 0
         self._short: dict[int, None] = {}  # groups whose requests wait for room in the journal
         self._on_event: dict[type, Callable[[Any], None]] = {
@@ -338,10 +339,13 @@ class Plane:
             return
         self._inbox.append((self.groups[group], event))
 
-    def put_piece(self, group: int, event: PieceRead) -> None:
-        """Take what was read of a stored piece; the group may be gone."""
-        replica = self.groups.get(group)
-        if replica is not None:
+    def put_piece(self, replica: Replica, event: PieceRead) -> None:
+        """Take what was read of a stored piece."""
+        self._hand_back(replica, event)
+
+    def _hand_back(self, replica: Replica, event: GroupEvent) -> None:
+        """Give a group what it asked for; it may be gone, or another one has its number."""
+        if self.groups.get(replica.group) is replica:
             self._inbox.append((replica, event))
 
     def close_turn(self) -> list[Effect]:
@@ -384,9 +388,9 @@ class Plane:
         if not self._has_staged:
             return
         sequence = self.store.flush(sync=self._wants_sync, is_awaited=self._is_write_awaited)
-        for is_synced, group, event in self._staged:
+        for is_synced, replica, event in self._staged:
             queue = self._until_synced if is_synced else self._until_written
-            queue.append((sequence, group, event))
+            queue.append((sequence, replica, event))
         self._staged.clear()
         self._ceilings.on_flushed(sequence)
         self._has_staged = self._wants_sync = self._is_write_awaited = False
@@ -461,22 +465,18 @@ class Plane:
         self._ceilings.on_synced(event.sequence)
         self._notify(self._until_synced, event.sequence)
 
-    def _notify(self, queue: deque[tuple[int, int, GroupEvent]], sequence: int) -> None:
+    def _notify(self, queue: deque[tuple[int, Replica, GroupEvent]], sequence: int) -> None:
         while queue and queue[0][0] <= sequence:
-            _, group, event = queue.popleft()
-            replica = self.groups.get(group)
-            if replica is not None:  # It may have been removed meanwhile.
-                self._inbox.append((replica, event))
+            _, replica, event = queue.popleft()
+            self._hand_back(replica, event)
 
     def _on_read(self, event: JournalRead) -> None:
         self.store.step(event)
         for token, header, body in self.store.take_reads():
             if self._checkpoints.on_read(token, header, body):
                 continue
-            group, group_token = self._reads.pop(token)
-            replica = self.groups.get(group)
-            if replica is not None:
-                self._inbox.append((replica, EntryRead(group_token, header, body)))
+            replica, group_token = self._reads.pop(token)
+            self._hand_back(replica, EntryRead(group_token, header, body))
 
     # Effects of groups.
 
@@ -488,7 +488,7 @@ class Plane:
         if effect.body is not None:
             self._is_write_awaited |= not is_synced
             event = PrepareDurable(effect.op, effect.checksum)
-            self._staged.append((is_synced, replica.group, event))
+            self._staged.append((is_synced, replica, event))
 
     def _waits_for_sync(self, replica: Replica, header: bytes) -> bool:
         """Whether an op is acknowledged only when it survives a power cut."""
@@ -518,7 +518,7 @@ class Plane:
         self.store.stage_view(effect.state)
         self._has_staged = self._wants_sync = True
         event = ViewDurable(effect.state.view, effect.state.log_view)
-        self._staged.append((True, replica.group, event))
+        self._staged.append((True, replica, event))
 
     def _set_timer(self, replica: Replica, effect: SetTimer) -> None:
         self._timers.start(replica.group, effect.timer, self._shared.now + effect.ticks)
@@ -529,7 +529,7 @@ class Plane:
     def _read_entry(self, replica: Replica, effect: ReadEntry) -> None:
         token = self._new_read_token()
         if self.store.read(replica.group, effect.op, token):
-            self._reads[token] = (replica.group, effect.token)
+            self._reads[token] = (replica, effect.token)
         else:
             self._inbox.append((replica, EntryRead(effect.token, b"", b"")))
 
@@ -538,7 +538,7 @@ class Plane:
         return self._read_token
 
     def _read_piece(self, replica: Replica, effect: ReadPiece) -> None:
-        self.piece_reads.append((replica.group, effect))
+        self.piece_reads.append((replica, effect))
 
     def _take_checkpoint(self, replica: Replica, effect: TakeCheckpoint) -> None:
         self._checkpoints.want(replica.group)
