@@ -320,7 +320,7 @@ class Client:
             self._count(f"client.told_{int(code)}")
             self._note_refusal(asked.action, code)
             if not asked.is_replay:
-                self._joined.checkers.witness.refused(asked.action, asked.invoked, code)
+                self._witness_refusal(asked, code)
             self._end(asked)
         else:
             raise SimViolationError(
@@ -340,6 +340,14 @@ class Client:
             self._count("client.unreadable")
             return True
         return asked.is_replay and code in (Code.REQUEST_ALREADY_APPLIED, Code.INVALID_FORMAT)
+
+    def _witness_refusal(self, asked: Asked, code: Code) -> None:
+        witness = self._joined.checkers.witness
+        if code == Code.CONSUMER_GROUP_PARTITION_NOT_OWNED and asked.tries > 1:
+            # The partition was dealt to another meanwhile; who knows that may not know the log.
+            witness.unanswered(asked.action, asked.invoked)
+        else:
+            witness.refused(asked.action, asked.invoked, code)
 
     def _note_refusal(self, action: Action, code: Code) -> None:
         board = self._joined.board
