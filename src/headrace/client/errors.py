@@ -68,7 +68,11 @@ class AlreadyApplied(RefusedByServer):
 
 
 class NotOwned(RefusedByServer):
-    """The partition belongs to another member of the consumer group."""
+    """The partition belongs to another member of the consumer group.
+
+    After a lost connection the offset may still have been stored: by the first try, while the
+    partition was ours.
+    """
 
 
 class ProtocolBroken(HeadraceError):
