@@ -183,6 +183,11 @@ class PartitionMachine:
         return self._tail.bytes_held
 
     @property
+    def is_stored(self) -> bool:
+        """Whether every batch that was applied is in its file."""
+        return self._writer.is_idle
+
+    @property
     def waiting_bytes(self) -> int:
         """How many bytes wait for `store`."""
         return self._writer.waiting_bytes

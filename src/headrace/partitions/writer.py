@@ -103,6 +103,11 @@ class SegmentWriter:
         """Give a token whose answer comes back to this partition."""
         return self._shared.new_token(self._owner)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits to be written, or is on its way."""
+        return not self._waiting and not self._round
+
     # Opening.
 
     @property

@@ -7,6 +7,7 @@ from headrace.base.ids import GroupId, unpack_namespace
 from headrace.groups.roster import EMPTY_ROSTER
 from headrace.metadata.state import State
 from headrace.metadata.target import PartitionTarget
+from headrace.partitions.machine import PartitionMachine
 from headrace.ports.network import (
     ConnectionClosed,
     ConnectionOpened,
@@ -100,6 +101,15 @@ class Host:
             key = Incarnation(local.target.group, local.target.created_revision)
             found[key] = local.replica
         return found
+
+    def machines(self) -> dict[Incarnation, PartitionMachine]:
+        """Give the partitions of a running node."""
+        if self.shard is None:
+            return {}
+        return {
+            Incarnation(local.target.group, local.target.created_revision): local.machine
+            for local in self.shard.keeper.locals.values()
+        }
 
     @property
     def fence(self) -> str | None:
