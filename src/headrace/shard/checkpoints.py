@@ -84,8 +84,9 @@ class Checkpoints:
         self._wanted[group] = None
 
     def forget(self, group: int) -> None:
-        """Want nothing any more for a group that is gone."""
+        """Want nothing any more for a group that is gone; one with its number wants its own."""
         self._wanted.pop(group, None)
+        self._served = [each for each in self._served if each != group]
         self._durable.pop(group, None)
         self._gone[group] = None
 

@@ -109,13 +109,21 @@ class Orders:
         """
         request = command.decode_request(body)
         stamped = msgspec.structs.replace(header, user_id=connection.user_id)
-        desk = self._desk
-        if is_metadata(command.operation) and self._answer_again(
-            connection, stamped, desk.metadata_plane, desk.metadata_replica
-        ):
+        if is_metadata(command.operation) and self._is_answered_again(connection, stamped):
             return
         make = self._by_code.get(command.code, self._as_it_is)
         make(connection, stamped, request, body)
+
+    def _is_answered_again(self, connection: Connection, header: RequestHeader) -> bool:
+        """Whether a request for the metadata group was applied before, and is answered by that.
+
+        Raises:
+            RefusedError: Another node leads: nothing that is looked up here would be worth a word.
+        """
+        desk = self._desk
+        if not desk.is_serving:
+            raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED, group="metadata")
+        return self._answer_again(connection, header, desk.metadata_plane, desk.metadata_replica)
 
     def _answer_again(
         self,

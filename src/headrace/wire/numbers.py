@@ -112,12 +112,12 @@ def is_internal(operation: Operation) -> bool:
 
 def is_metadata(operation: Operation) -> bool:
     """Whether the metadata group orders it."""
-    return operation in _METADATA or operation in _INTERNAL
+    return (operation in _METADATA or operation in _INTERNAL) and not is_partition(operation)
 
 
 def is_partition(operation: Operation) -> bool:
-    """Whether a partition's own group orders it."""
-    return operation in _PARTITION
+    """Whether a partition's own group orders it; segments are its own, whatever their number."""
+    return operation in _PARTITION or operation == Operation.DELETE_SEGMENTS
 
 
 def is_stamped(operation: Operation) -> bool:
