@@ -2,8 +2,9 @@
 
 The metadata log gives every group a row of assignments. A member that is served must have owned the
 partition in one of them: not in one that was over before an earlier poll, of whomever, was served
-from a later one; not in one that was over before the poll began, as far as any client knew; and not
-in one that came only after the answer. So at no time two members are served from one partition.
+from a later one; not in one that was over before the poll began, as far as clients of a node alone
+knew (in a cluster, who leads the partition may hear of it later than they); and not in one that
+came only after the answer. So at no time two members are served from one partition.
 """
 
 from collections.abc import Mapping
