@@ -12,7 +12,7 @@ from headrace.wire.evictions import (
     decode_eviction,
     encode_eviction,
 )
-from headrace.wire.numbers import Operation, is_result_framed
+from headrace.wire.numbers import Operation, is_metadata, is_partition, is_result_framed
 from headrace.wire.replies import (
     REPLY,
     RESULT_OK,
@@ -72,6 +72,13 @@ def test_an_unknown_code_reads_as_the_generic_error(number: int) -> None:
 def test_a_result_section_that_is_missing_or_cut(body: bytes) -> None:
     with pytest.raises(DecodeError):
         read_answer(encode_reply(REQUEST, body))
+
+
+def test_who_orders_which_operations() -> None:
+    """Segments are deleted by their partition, though the number lies among those of metadata."""
+    assert [int(each) for each in Operation if is_partition(each)] == [138, 160, 161, 162]
+    ordered = [int(each) for each in Operation if is_metadata(each)]
+    assert ordered == [*range(64, 69), *range(128, 138), *range(139, 150)]
 
 
 def test_which_operations_are_result_framed() -> None:
