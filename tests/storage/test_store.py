@@ -247,9 +247,8 @@ def test_what_is_held_back_takes_room_too() -> None:
     store, _ = started(made)
     body = made.record_bytes_max // 2
     assert store.has_room(body)
-    many = 2 * made.journal_bytes_max // body
-    assert not store.has_room(body, [body] * many)
-    assert store.has_room(body, [body])
+    assert not store.has_room(body, held_count=100, held_bytes=2 * made.journal_bytes_max)
+    assert store.has_room(body, held_count=1, held_bytes=body)
 
 
 def test_reads_are_verified() -> None:

@@ -58,7 +58,7 @@ class Node:
             AppendMachine(),
             ClientTable(),
             Prng(seed),
-            Shared(self.probes, lambda *_: True, life=seed + 1),
+            Shared(self.probes, lambda *_, **__: True, life=seed + 1),
         )
         self.timers: dict[Timer, int] = {}
         self.entries: dict[int, tuple[bytes, bytes | None]] = {}

@@ -227,6 +227,7 @@ class Plane:
         self.touched.pop(group, None)
         if replica is not None:
             self._timers.forget(group)
+            replica.let_go()
         self.store.stage_gone(group)
         self._has_staged = True
 

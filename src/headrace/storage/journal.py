@@ -13,7 +13,7 @@ Invariants: sequences are placed in order, each once; a record carries the highe
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import msgspec
 
@@ -166,18 +166,19 @@ class Journal:
         self.pump()
         return self.issued
 
-    def has_room(self, body_bytes: int, held: Sequence[int] = ()) -> bool:
-        """Whether an op with such a body may be admitted, and before it others with these."""
+    def has_room(self, body_bytes: int, held_count: int, held_bytes: int) -> bool:
+        """Whether an op may be admitted, and before it so many others of a size together."""
         size = record_bytes(PREPARE_ENTRY_BYTES + body_bytes)
         if size > self._record_bytes_max or self.is_starved:
             return False
-        if not held and not self._queue and len(self._chunk_bytes) <= 1:
+        if not held_count and not self._queue and len(self._chunk_bytes) <= 1:
             before = record_bytes(self._chunk_bytes[0]) if self._chunk_bytes else 0
             if self.ring.fits_head(before + size):
                 return True  # The usual answer, at once.
         staged = [record_bytes(count) for count in self._chunk_bytes]
-        waiting = [record_bytes(PREPARE_ENTRY_BYTES + count) for count in held]
-        return self.ring.can_admit([*self.queued_sizes(), *staged, *waiting, size])
+        held = held_count * PREPARE_ENTRY_BYTES + held_bytes
+        full = [self._record_bytes_max] * -(-held // self._record_bytes_max)
+        return self.ring.can_admit([*self.queued_sizes(), *staged, *full, size])
 
     def holds(self, body_bytes: int) -> bool:
         """Whether an op with such a body fits a record at all."""

@@ -9,7 +9,7 @@ Invariants: nothing is durable before the disk's event says so; a store opened f
             crash can leave holds everything up to the last synced sequence.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -330,12 +330,12 @@ class Store:
             self._let_write()
             self._journal.write_sync_point()
 
-    def has_room(self, body_bytes: int, held: Sequence[int] = ()) -> bool:
+    def has_room(self, body_bytes: int, *, held_count: int = 0, held_bytes: int = 0) -> bool:
         """Whether an op with such a body may be staged now; stage it before you ask again.
 
-        Those that somebody `held` back, by their bodies, are staged before it.
+        So many others, with so many bytes of bodies, are held back and may be staged before it.
         """
-        if self._journal.has_room(body_bytes, held):
+        if self._journal.has_room(body_bytes, held_count, held_bytes):
             return True
         self._checkpointer.on_refused()
         return False

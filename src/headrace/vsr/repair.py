@@ -9,6 +9,7 @@ normal in the same view, which its stamp on the frame says.
 from headrace.base.limits import HEADER_BYTES
 from headrace.ports.network import Buffer
 from headrace.vsr.events import EntryRead, JournalPrepare, ReadEntry
+from headrace.vsr.fetched import FetchedOp
 from headrace.vsr.log import Entry, Log
 from headrace.vsr.state import State, Status
 from headrace.vsr.timeouts import Timer
@@ -60,6 +61,7 @@ def _request_missing(state: State, source: int) -> bool:
     wanted = missing_range(state)
     state.repairing = wanted
     if wanted is None:
+        state.fetched.clear()
         return False
     log = target_of(state)
     if (
@@ -72,7 +74,7 @@ def _request_missing(state: State, source: int) -> bool:
         source = state.prng.choice(state.others)
     state.repair_nonce = state.prng.u64()
     low, high = wanted
-    state.fetched = {op: each for op, each in state.fetched.items() if low <= op <= high}
+    state.fetched.keep(low, high)
     state.send_unscoped(
         source,
         REQUEST_PREPARES,
@@ -132,8 +134,8 @@ def _find(state: State, log: Log, op: int, checksum: int) -> Entry | None:
     for entry in (log.get(op), state.log.get(op)):
         if entry is not None and entry.header.checksum == checksum:
             return entry
-    fetched = state.fetched.pop(op, None)
-    if fetched is None or fetched[0].checksum != checksum:
+    fetched = state.fetched.pop(op)
+    if fetched is None or fetched.header.checksum != checksum:
         return None
     state.probes.hit("repair.op_fetched")
     header, data, body = fetched
@@ -158,7 +160,7 @@ def fill(state: State, header: PrepareHeader, data: bytes, body: bytes) -> None:
             if log is state.log:
                 state.out.append(JournalPrepare(op, header.checksum, entry.data, body))
     elif op < log.linked and _is_wanted(state, op):
-        state.fetched[op] = (header, data, body)
+        state.fetched.put(header, data, body)
         link(state, log)
 
 
@@ -168,24 +170,20 @@ def _is_wanted(state: State, op: int) -> bool:
 
 
 def has_room(state: State, op: int, body: Buffer) -> bool:
-    """Whether the journal takes an op, and with it all that wait here for others to come.
-
-    One that closes a gap has them all journaled at once.
-    """
-    held = [len(waiting) for other, (_, _, waiting) in state.fetched.items() if other != op]
-    return state.shared.has_room(len(body), held)
+    """Whether the journal takes an op; one that waits for others has its room already."""
+    return op in state.fetched or state.shared.has_room(len(body))
 
 
 def keep_above(state: State, header: PrepareHeader, data: bytes, body: bytes) -> None:
     """Keep an op above the head until those before it have come; journal reads have no order."""
     if header.op > state.log.head and _is_wanted(state, header.op):
-        state.fetched[header.op] = (header, data, body)
+        state.fetched.put(header, data, body)
 
 
-def take_next(state: State) -> tuple[PrepareHeader, bytes, Buffer] | None:
+def take_next(state: State) -> FetchedOp | None:
     """Give the op that follows the head, if it has come and fits."""
-    following = state.fetched.pop(state.log.head + 1, None)
-    if following is None or following[0].parent != state.log.checksum(state.log.head):
+    following = state.fetched.pop(state.log.head + 1)
+    if following is None or following.header.parent != state.log.checksum(state.log.head):
         return None
     return following
 

@@ -211,6 +211,10 @@ class Replica:
         transfer.start_if_wanted(self.state)
         return self._take()
 
+    def let_go(self) -> None:
+        """Give back what it takes of what all groups share: it is stepped no more."""
+        self.state.fetched.clear()
+
     def answer_again(self, header: RequestHeader, body: Buffer) -> list[GroupEffect]:
         """Answer a request that was applied, as it was answered then; nothing for a new one."""
         normal.answer_again(self.state, header, body)

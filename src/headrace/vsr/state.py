@@ -20,6 +20,7 @@ from headrace.ports.network import Buffer, SendFrame
 from headrace.ports.probes import Probes
 from headrace.ports.recovered import ViewState
 from headrace.vsr.events import GroupEffect, PersistView, SetTimer, StopTimer
+from headrace.vsr.fetched import Fetched, Held
 from headrace.vsr.log import Log
 from headrace.vsr.quorum import Quorums
 from headrace.vsr.timeouts import Timeouts, Timer, backed_off
@@ -30,7 +31,7 @@ from headrace.wire.seals import seal
 if TYPE_CHECKING:
     from headrace.vsr.merge import Vote
     from headrace.vsr.transfer_session import Offer, Pull
-    from headrace.wire.replica_headers import PrepareHeader, RequestStateChunkHeader
+    from headrace.wire.replica_headers import RequestStateChunkHeader
     from headrace.wire.requests import RequestHeader
 
 
@@ -64,16 +65,16 @@ class GroupOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HasRoom(Protocol):
-    """Whether the journal takes a body of that size, after those that are held back for it."""
+    """Whether the journal takes a body of that size, after so many others of a size together."""
 
-    def __call__(self, body_bytes: int, held: Sequence[int] = ()) -> bool:
+    def __call__(self, body_bytes: int, *, held_count: int = 0, held_bytes: int = 0) -> bool:
         """Answer that."""
 
 
 class Shared:
     """What all groups of a shard have in common."""
 
-    __slots__ = ("has_room", "life", "now", "probes", "room_code", "wall")
+    __slots__ = ("_has_room", "held", "life", "now", "probes", "room_code", "wall")
 
     def __init__(
         self,
@@ -84,10 +85,20 @@ class Shared:
     ) -> None:
         self.life = life  # rises with every start of the node
         self.probes = probes
-        self.has_room = has_room
+        self.held = Held()  # what will be journaled when gaps are closed
+        self._has_room = has_room
         self.room_code = room_code  # what to say if not; nothing if a checkpoint will make room
         self.wall = 0  # the wall clock as last told, in microseconds
         self.now = 0  # the ticks as last told
+
+    def has_room(self, body_bytes: int, others: Sequence[int] = ()) -> bool:
+        """Whether the journal takes such a body, and before it others with these sizes."""
+        held = self.held
+        return self._has_room(
+            body_bytes,
+            held_count=held.count + len(others),
+            held_bytes=held.body_bytes + sum(others),
+        )
 
 
 class Lease:
@@ -146,7 +157,7 @@ class State:
         self.probes_sent = 0
         self.reports: dict[int, int] = {}  # replica -> its view, as told to a wiped replica
         # In repair and transfer.
-        self.fetched: dict[int, tuple[PrepareHeader, bytes, Buffer]] = {}
+        self.fetched = Fetched(shared.held)
         self.repair_nonce = self.token = 0
         self.repairing: tuple[int, int] | None = None  # the ops that were asked for
         self.wanted_head = 0  # an op above the head that the primary has sent
