@@ -9,11 +9,12 @@ python -m tools.night_spark all
 """
 
 import argparse
+import shutil
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 
 from tests.spark.kills import KINDS, run_kills
 from tests.spark.places import (
@@ -29,7 +30,9 @@ RESTARTS = 20
 
 def kill(folder: Path) -> str:
     """Kill what a pipeline runs on, in each way as often; both tables then equal the log."""
-    return str(run_kills(folder, list(KINDS) * (RESTARTS // len(KINDS)), int(time.time())))
+    seed = int(time.time())
+    print(f"kills: {RESTARTS}, seed {seed}", flush=True)
+    return str(run_kills(folder, list(KINDS) * (RESTARTS // len(KINDS)), seed))
 
 
 LANES: dict[str, Callable[[Path], str]] = {
@@ -41,6 +44,19 @@ LANES: dict[str, Callable[[Path], str]] = {
 }
 
 
+def _run(name: str) -> str:
+    """Run a lane in a folder of its own, which stays if the lane fails."""
+    folder = Path(mkdtemp(prefix="headrace-night-"))
+    try:
+        with watched_nodes():
+            said = LANES[name](folder)
+    except BaseException:
+        print(f"{name}: failed, its folder stays: {folder}", flush=True)
+        raise
+    shutil.rmtree(folder)
+    return said
+
+
 def main() -> int:
     """Run the lanes that are named."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
@@ -48,8 +64,7 @@ def main() -> int:
     lane = parser.parse_args().lane
     for name in LANES if lane == "all" else (lane,):
         began = time.monotonic()
-        with watched_nodes(), TemporaryDirectory(prefix="headrace-night-") as folder:
-            said = LANES[name](Path(folder))
+        said = _run(name)
         print(f"{name}: {said}, {time.monotonic() - began:.0f} s", flush=True)
     return 0
 
