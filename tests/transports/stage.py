@@ -155,9 +155,12 @@ class Stage:
         return client
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait for something; not all of it is told, so look now and then too."""
+        """Wait for something; not all of it is told, so look now and then too.
+
+        It is looked at between turns: what a turn has read is not yet judged by its end.
+        """
         async with asyncio.timeout(WAIT_SECONDS):
-            while not condition():
+            while self._is_scheduled or not condition():
                 self._changed.clear()
                 try:
                     await asyncio.wait_for(self._changed.wait(), 0.002)
