@@ -12,6 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import headrace
 from headrace.spark.listener import report_progress
+from headrace.spark.session import STREAM_VARIABLES, prepare_streams, stream_variables
 from tests.spark.conftest import Topic
 
 # The session and the first read are 15 s of the share of Spark, each test here 1 to 4 s.
@@ -189,6 +190,15 @@ def test_new_partitions_are_picked_up(job: Job, client: headrace.Client) -> None
     sent += job.topic.fill(20, partition=2)
     job.run()
     assert job.payloads() == sent
+
+
+def test_a_stream_finds_all_its_variables_prepared(job: Job) -> None:
+    """A name that a stream adds is added by several at once, and the map is broken for good."""
+    prepare_streams(job.spark)
+    job.topic.send(["a"])
+    job.run()
+    assert set(stream_variables(job.spark)) == {"PYTHONPATH", *STREAM_VARIABLES}
+    assert job.payloads() == ["a"]
 
 
 def test_the_group_shows_what_was_processed(

@@ -27,7 +27,7 @@ from headrace.pipelines.table_sink import TableSink
 from headrace.pipelines.transform import NoRowsError
 from headrace.spark.java import NoJavaError
 from headrace.spark.listener import ProgressListener, report_progress
-from headrace.spark.session import session
+from headrace.spark.session import prepare_streams, session
 
 if TYPE_CHECKING:
     from headrace.client.connecting import ConnectOptions
@@ -111,6 +111,7 @@ def run_jobs(
         spark = open_session(jobs, master or jobs.master)
         stack.callback(spark.stop)
         _name_processes(spark, locks)
+        prepare_streams(spark)
         spark.dataSource.register(TableSink)
         listener = _report(spark, jobs)
         followed: list[Followed] = []

@@ -14,12 +14,20 @@ import os
 import re
 import sys
 from collections.abc import Mapping
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 from headrace.spark.java import find_java_home
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+# What Spark tells the process of a streaming source, by variables of its environment.
+STREAM_VARIABLES = (
+    "SPARK_AUTH_SOCKET_TIMEOUT",
+    "SPARK_BUFFER_SIZE",
+    "SPARK_LOCAL_DIRS",
+    "SPARK_PYTHON_RUNTIME",
+)
 _LOOPBACK = "127.0.0.1"
 _CORES = re.compile(r"local\[(\d+)(?:,\d+)?\]")
 
@@ -45,6 +53,26 @@ def session(
     for name, value in (settings | dict(conf or {})).items():
         builder = builder.config(name, value)
     return builder
+
+
+def prepare_streams(spark: SparkSession) -> None:
+    """Make it safe to start several streams from topics at once; call it before the first.
+
+    Every stream of a JVM puts the same variables into one map, each from its own thread and without
+    a lock (Spark 4.3). Two that add a name at the same moment leave a map that Spark can never
+    serialize again, and with it every query of the session fails until the JVM ends. A name that is
+    there already is only given its value anew, so all of them are put there first.
+    """
+    variables = stream_variables(spark)
+    for name in STREAM_VARIABLES:
+        variables.putIfAbsent(name, "")
+
+
+def stream_variables(spark: SparkSession) -> Any:  # noqa: ANN401 - a map of the JVM
+    """Give the variables that all streams from topics share, as Spark holds them."""
+    session: Any = spark._jsparkSession  # noqa: SLF001 - no other way; a test holds these names
+    source = session.sessionState().dataSourceManager().lookupDataSource("headrace")
+    return source.dataSourceCls().envVars()
 
 
 def spark_environment() -> dict[str, str]:
