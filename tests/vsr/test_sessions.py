@@ -108,6 +108,25 @@ def test_a_full_table_drops_the_disconnected_first_and_then_refuses() -> None:
     assert judge(table, 1, 1, 2)[0] == Verdict.NEW
 
 
+def test_who_asked_last_is_dropped_last_on_every_replica() -> None:
+    table = ClientTable(clients_max=3)
+    for op, client in enumerate([9, 7, 8], 1):
+        register(table, client, op)
+    apply(table, 9, request=1, op=4)
+    register(table, 7, op=5)
+    apply(table, 8, request=1, op=6)
+    for client in (7, 8, 9):
+        table.disconnect(client)
+    copy = ClientTable(clients_max=3)
+    copy.install(table.encode())
+    for each in (table, copy):
+        for op, (client, dropped) in enumerate([(1, 9), (2, 7), (3, 8)], 7):
+            assert each.user_of(dropped) is not None
+            assert register(each, client, op)
+            assert each.user_of(dropped) is None
+        assert not register(each, 4, op=10)
+
+
 def test_a_logout_forgets() -> None:
     table = ClientTable()
     register(table, 7, op=1)

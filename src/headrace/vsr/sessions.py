@@ -3,6 +3,8 @@
 Changed by applying committed ops only, so that every replica has the same (VS-25 to VS-29, O4.1).
 """
 
+from operator import itemgetter
+
 from headrace.base.limits import CLIENT_TABLE_REPLIES_MAX
 from headrace.ports.machine import Verdict
 from headrace.ports.network import Buffer
@@ -18,20 +20,18 @@ class _Client:
     __slots__ = (
         "epoch",
         "is_connected",
-        "op",
         "replies",
         "user_id",
         "watermark",
         "watermark_checksum",
     )
 
-    def __init__(self, epoch: int, user_id: int) -> None:
-        self.epoch = epoch
+    def __init__(self, user_id: int) -> None:
+        self.epoch = 0
         self.user_id = user_id
         self.watermark = 0
         self.watermark_checksum = 0
         self.replies: dict[int, bytes] = {}  # by request number, oldest first
-        self.op = epoch  # of its latest committed request
         self.is_connected = True
 
 
@@ -42,6 +42,7 @@ class ClientTable:
 
     def __init__(self, clients_max: int = CLIENTS_MAX) -> None:
         self._clients_max = clients_max
+        # In the order of the latest op of each, so that who is dropped need not be searched for.
         self._clients: dict[int, _Client] = {}
 
     def judge(self, header: RequestHeader, body: Buffer) -> tuple[Verdict, bytes]:
@@ -71,26 +72,23 @@ class ClientTable:
         Watermark and replies of an earlier session stay, so that a request sent again after a
         reconnect is still known.
         """
-        client = self._clients.get(header.client)
-        if client is not None:
-            client.epoch = client.op = header.op
-            client.is_connected = True
-            return True
-        if len(self._clients) >= self._clients_max and not self._make_room():
-            return False
-        self._clients[header.client] = _Client(header.op, header.user_id)
+        client = self._clients.pop(header.client, None)
+        if client is None:
+            if len(self._clients) >= self._clients_max and not self._make_room():
+                return False
+            client = _Client(header.user_id)
+        client.epoch = header.op
+        client.is_connected = True
+        self._clients[header.client] = client
         return True
 
     def _make_room(self) -> bool:
         """Drop the disconnected client of the oldest op; return whether there was one."""
-        gone = [
-            (client.op, client_id)
-            for client_id, client in self._clients.items()
-            if not client.is_connected
-        ]
-        if not gone:
+        gone = (number for number, client in self._clients.items() if not client.is_connected)
+        oldest = next(gone, None)
+        if oldest is None:
             return False
-        del self._clients[min(gone)[1]]
+        del self._clients[oldest]
         return True
 
     def record(self, header: PrepareHeader, body: Buffer, reply: bytes) -> None:
@@ -100,7 +98,7 @@ class ClientTable:
             return  # Logged out, or its table entry was dropped, while the request was in flight.
         client.watermark = header.request
         client.watermark_checksum = header.request_checksum
-        client.op = header.op
+        self._clients[header.client] = self._clients.pop(header.client)
         client.replies[header.request] = reply
         if len(client.replies) > CLIENT_TABLE_REPLIES_MAX:
             del client.replies[next(iter(client.replies))]
@@ -162,18 +160,20 @@ class ClientTable:
         Raises:
             CorruptError: The bytes are damaged.
         """
-        clients = {}
+        clients = []
         for entry in decode_client_table(data):
-            client = _Client(entry.epoch, entry.user_id)
+            client = _Client(entry.user_id)
+            client.epoch = latest = entry.epoch
             client.watermark = entry.watermark
             client.watermark_checksum = entry.watermark_checksum
             client.is_connected = entry.is_connected
             for frame in entry.replies:
                 reply = REPLY.decode(frame)
                 client.replies[reply.request] = frame
-                client.op = max(client.op, reply.op)
-            clients[entry.client] = client
-        self._clients = clients
+                latest = max(latest, reply.op)
+            clients.append((latest, entry.client, client))
+        clients.sort(key=itemgetter(0))
+        self._clients = {number: client for _, number, client in clients}
 
 
 def _is_another(header: RequestHeader, client: _Client, reply: bytes | None) -> bool:
