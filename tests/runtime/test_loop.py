@@ -378,6 +378,24 @@ class TestPump:
 
         run(loop, main())
 
+    def test_a_stall_within_a_turn_does_not_turn_the_time_back(
+        self, loop: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def main() -> None:
+            scene = Scene()
+            monkeypatch.setattr("headrace.runtime.loop.time", _StallingClock())
+
+            async def act() -> None:
+                scene.pump.put(1, bytearray(b"x"))
+                scene.pump._on_tick()  # as the loop may: it finds the frame waiting
+
+            await scene.play(act)
+            told = [event.now for event in scene.core.events if isinstance(event, Ticked)]
+            assert len(told) >= 2
+            assert told == sorted(told)
+
+        run(loop, main())
+
     def test_requests_and_replies_over_a_socket(self, loop: str) -> None:
         def answer(event: object) -> list[object]:
             if isinstance(event, RequestsArrived):
@@ -443,6 +461,14 @@ class _Clock:
 
     def time_ns(self) -> int:
         return 5_000_000_000
+
+
+class _StallingClock(_Clock):
+    """The clock of a process that is stopped between any two looks at it."""
+
+    def monotonic(self) -> float:
+        self.now += 0.03
+        return self.now
 
 
 def test_threads_wait_less_for_the_interpreter() -> None:

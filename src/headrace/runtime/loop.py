@@ -102,7 +102,8 @@ class Pump:
         self._handlers: dict[type, Callable[[Any], None]] = {}
         self._worlds: tuple[World, ...] = ()
         self._ends_turn: Callable[[], None] = _do_nothing
-        # What the next turn takes, in this order; worlds come between the first and the second.
+        # What the next turn takes, in this order; worlds come before the frames.
+        self._time: Ticked | None = None
         self._early: list[object] = []
         self._frames: list[tuple[int, bytearray]] = []
         self._late: list[object] = []
@@ -138,7 +139,7 @@ class Pump:
         self._ends_turn = ends_turn or _do_nothing
         self._is_running = True
         self._began = time.monotonic()
-        self._early.insert(0, Ticked(0, _wall()))
+        self._time = Ticked(0, _wall())
         self._guard(lambda: self._start(core))
         try:
             await self._ended
@@ -210,7 +211,9 @@ class Pump:
         now = int((time.monotonic() - self._began) / TICK_SECONDS)
         if now - self._now >= ticks_min:
             self._now = now
-            self._early.insert(0, Ticked(now, _wall()))
+            # In the place of one that waits: it may have been told in this very turn, before the
+            # process was stopped, and time must not fall.
+            self._time = Ticked(now, _wall())
 
     def _arm(self) -> None:
         assert self._loop is not None
@@ -255,6 +258,9 @@ class Pump:
         if self._frames:
             self._tell_time(ticks_min=_STALL_TICKS)
         events, self._early = self._early, []
+        if self._time is not None:
+            events.insert(0, self._time)
+            self._time = None
         if self._is_asking or self._is_woken:
             self._is_asking = False
             for world in self._worlds:
