@@ -18,10 +18,14 @@ class SendFrame(msgspec.Struct, frozen=True):
 
 
 class SendReply(msgspec.Struct, frozen=True):
-    """Answer a client of this node; the frame is a reply or an eviction."""
+    """Answer a client of this node; the frame is a reply or an eviction.
+
+    An eviction does not say which request it answers, so this does.
+    """
 
     client: int
     frame: bytes
+    request: int = 0
 
 
 class SendToConnection(msgspec.Struct, frozen=True):

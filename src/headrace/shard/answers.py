@@ -87,25 +87,15 @@ class Answers:
     def take_waiting(self, effect: SendReply) -> tuple[Connection, RequestHeader] | None:
         """Give who waits for what consensus answers, if anybody still does."""
         frame = effect.frame
-        if frame[KIND_OFFSET] == FrameKind.EVICTION:
-            connection = self._connections.of_client(effect.client)
-            waiting = self._oldest_of(effect.client)
-            if waiting is None:
-                return None if connection is None else (connection, RequestHeader())
-        else:
-            key = (effect.client, int.from_bytes(frame[_REQUEST_AT], "little"))
-            waiting = self._waiting.pop(key, None)
-        if waiting is None:
-            return None
-        found = self._connections.get(waiting.connection)
-        return None if found is None else (found, waiting.header)
-
-    def _oldest_of(self, client: int) -> _Waiting | None:
-        for key, waiting in self._waiting.items():
-            if key[0] == client:
-                del self._waiting[key]
-                return waiting
-        return None
+        is_eviction = frame[KIND_OFFSET] == FrameKind.EVICTION
+        request = effect.request if is_eviction else int.from_bytes(frame[_REQUEST_AT], "little")
+        waiting = self._waiting.pop((effect.client, request), None)
+        if waiting is not None:
+            found = self._connections.get(waiting.connection)
+            return None if found is None else (found, waiting.header)
+        # Whose session is over is told so, even if nobody waits any more.
+        bound = self._connections.of_client(effect.client) if is_eviction else None
+        return None if bound is None else (bound, RequestHeader())
 
     def expire(self, now: int, withdraw: Callable[[int, int], bool]) -> None:
         """Tell those whose time has run out that the outcome is unknown.

@@ -217,7 +217,7 @@ class Plane:
         return Replica(options, machine, table, prng, self._shared)
 
     def remove_group(self, group: int) -> None:
-        """Forget a group with all it had, known or dormant; nothing of it is answered any more."""
+        """Forget a group with all it had, known or dormant; who waits for it is told so."""
         replica = self.groups.pop(group, None)
         self._configs.pop(group, None)
         self._dormant.pop(group, None)
@@ -227,7 +227,8 @@ class Plane:
         self.touched.pop(group, None)
         if replica is not None:
             self._timers.forget(group)
-            replica.let_go()
+            for effect in replica.let_go():
+                self.carry_out[type(effect)](replica, effect)
         self.store.stage_gone(group)
         self._has_staged = True
 

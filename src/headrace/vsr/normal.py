@@ -96,7 +96,7 @@ def _is_new(state: State, header: RequestHeader, body: Buffer) -> bool:
         assert isinstance(state.table, ClientTable)
         is_new = not state.table.is_of_another_user(header.client, header.user_id)
         if not is_new:
-            evict(state, header.client, EvictionReason.SESSION_ERROR)
+            evict(state, header, EvictionReason.SESSION_ERROR)
     else:
         is_new = _is_new_to_table(state, header, body)
     if is_new and is_in_flight(state, header):
@@ -114,7 +114,7 @@ def _is_new_to_table(state: State, header: RequestHeader, body: Buffer) -> bool:
         return False
     verdict, reply = state.table.judge(header, body)
     if verdict in _EVICTIONS:
-        evict(state, header.client, _EVICTIONS[verdict])
+        evict(state, header, _EVICTIONS[verdict])
     elif verdict != Verdict.NEW:
         _answer_again(state, header, verdict, reply)
     return verdict == Verdict.NEW
@@ -162,8 +162,8 @@ def _propose(state: State, header: RequestHeader, body: Buffer, *, is_own: bool 
         except RefusedError as error:
             refusal = error.code
     if refusal is not None:
-        state.in_flight.pop(_flight(state, header), None)
-        if not is_own:
+        if not is_own:  # Its client may have a request on its way.
+            state.in_flight.pop(_flight(state, header), None)
             answer(state, header, refusal)
         return True
     state.timestamp = timestamp
@@ -500,6 +500,13 @@ def withdraw(state: State, client: int, request: int) -> bool:
     return False
 
 
+def give_up_requests(state: State) -> None:
+    """Tell all clients that wait that the outcome is unknown: nobody here will know it."""
+    for header in state.in_flight.values():
+        answer(state, header, Code.TRANSIENT_NOT_COMMITTED)
+    state.in_flight.clear()
+
+
 def on_beat(state: State, event: PrimaryBeat) -> None:
     """Learn from the primary's node how far it has committed (VS-13)."""
     if event.view > state.view:
@@ -515,6 +522,7 @@ def answer(state: State, header: RequestHeader, code: Code) -> None:
     )
 
 
-def evict(state: State, client: int, reason: EvictionReason) -> None:
-    """End a client's session."""
-    state.out.append(SendReply(client, encode_eviction(reason, client)))
+def evict(state: State, header: RequestHeader, reason: EvictionReason) -> None:
+    """End the session of whoever asked."""
+    frame = encode_eviction(reason, header.client)
+    state.out.append(SendReply(header.client, frame, request=header.request))

@@ -211,9 +211,14 @@ class Replica:
         transfer.start_if_wanted(self.state)
         return self._take()
 
-    def let_go(self) -> None:
-        """Give back what it takes of what all groups share: it is stepped no more."""
+    def let_go(self) -> list[GroupEffect]:
+        """Give back what it takes of what all groups share, and answer who waits.
+
+        It is stepped no more.
+        """
         self.state.fetched.clear()
+        normal.give_up_requests(self.state)
+        return self._take()
 
     def answer_again(self, header: RequestHeader, body: Buffer) -> list[GroupEffect]:
         """Answer a request that was applied, as it was answered then; nothing for a new one."""

@@ -12,13 +12,19 @@ from headrace.vsr.events import JournalPrepare, JournalTruncate
 from headrace.vsr.lease import is_bound
 from headrace.vsr.log import Entry, Log
 from headrace.vsr.merge import Decision, Merged, Vote, merge
-from headrace.vsr.normal import acknowledge, advance_durable, answer, apply_committed, foresee
+from headrace.vsr.normal import (
+    acknowledge,
+    advance_durable,
+    apply_committed,
+    foresee,
+    give_up_requests,
+)
 from headrace.vsr.recovery import may_install, report, start_probing
 from headrace.vsr.repair import link, missing_range, start_repair, stop_repair
 from headrace.vsr.state import State, Status
 from headrace.vsr.timeouts import Timer
 from headrace.vsr.transfer import abandon_pull
-from headrace.wire.errors import Code, RemoteError
+from headrace.wire.errors import RemoteError
 from headrace.wire.replica_headers import (
     DO_VIEW_CHANGE,
     START_VIEW,
@@ -51,9 +57,7 @@ def start_view_change(state: State, view: int) -> None:
 
 def _leave(state: State) -> None:
     """Stop what belongs to the view; waiting clients are told that the outcome is unknown."""
-    for header in state.in_flight.values():
-        answer(state, header, Code.TRANSIENT_NOT_COMMITTED)
-    state.in_flight.clear()
+    give_up_requests(state)
     state.lease.promised.clear()
     state.queue.clear()
     state.is_short = False
