@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -25,6 +25,7 @@ from headrace.base.endpoints import Endpoint, parse_endpoint
 
 START_SECONDS_MAX = 30.0
 STOP_SECONDS_MAX = 30.0
+_LAST_WORDS_SECONDS = 10.0
 _LOOK_SECONDS = 0.01
 _LINES_SHOWN = 40
 _READY = re.compile(r"^.* is ready: .*$", re.MULTILINE)
@@ -138,6 +139,12 @@ class Node:
     def output(self) -> str:
         """Give all that it printed, over all its starts."""
         return self._log.read_text(errors="replace")
+
+    def last_words(self) -> str:
+        """Give all that it printed; one that fails says why last, so it may end first."""
+        with suppress(subprocess.TimeoutExpired):
+            self._running().wait(_LAST_WORDS_SECONDS)
+        return self.output()
 
     def _running(self) -> subprocess.Popen[bytes]:
         assert self._process is not None

@@ -5,6 +5,7 @@ asks for more, and `FUZZ_SEED` for others. Takes about 20 s of the interop share
 """
 
 import os
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
@@ -42,6 +43,7 @@ pytestmark = pytest.mark.slow
 FRAMES = int(os.environ.get("FUZZ_FRAMES", "20000"))
 FRAMES_BETWEEN_LOOKS = 2000
 BURST_MAX = 16
+BURSTS_TOLD = 4
 ROUNDS_BETWEEN_PURGES = 1000  # The node keeps new messages in memory: they could hide a leak.
 UNFINISHED_MAX = 50  # connections that are left in the middle of a frame
 RESIDENT_BYTES_MAX = 192 * MIB
@@ -134,18 +136,30 @@ class Attackers:
         self._shooter = Shooter(prng.fork("shots"))
         self._clients = 0x1000
         self._unfinished: list[RawClient] = []
+        self._last: deque[list[Shot]] = deque(maxlen=BURSTS_TOLD)
 
     def fire_burst(self) -> None:
         """Open a connection, fire some shots, and see that none meets silence."""
-        client = self._open()
-        shots = self._draw(client)
-        framed = [shot for shot in shots if shot.is_framed]
-        with _telling(shots):
+        with self._telling():
+            client = self._open()
+            shots = self._draw(client)
+            self._last.append(shots)
+            framed = [shot for shot in shots if shot.is_framed]
             client.connection.send(b"".join(shot.frame for shot in framed))
             answered, is_open = self._read_answers(client, framed)
             self.frames += answered + (answered < len(shots))
             if is_open:
                 self._end(client, [shot for shot in shots if not shot.is_framed])
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Say what was fired last when something goes wrong: a node may fall a moment later."""
+        try:
+            yield
+        except (AssertionError, OSError) as error:
+            shots = [f"{shot.what}: {shot.frame.hex()}" for each in self._last for shot in each]
+            told = "\n".join([f"{error} after {self.frames} frames, the last:", *shots])
+            raise AssertionError(told) from error
 
     def close(self) -> None:
         """End all that was left open."""
@@ -231,16 +245,6 @@ def _sender_of(frame: bytes) -> Sender:
     return Sender(header.client, header.request)
 
 
-@contextmanager
-def _telling(shots: list[Shot]) -> Iterator[None]:
-    """Say what was fired when something goes wrong."""
-    try:
-        yield
-    except (AssertionError, TimeoutError) as error:
-        fired = "\n".join(f"{shot.what}: {shot.frame.hex()}" for shot in shots)
-        raise AssertionError(f"{error} after\n{fired}") from error
-
-
 def test_wrong_frames() -> None:
     seed = int(os.environ.get("FUZZ_SEED", str(tree_seed())))
     with running_node(environment=ENVIRONMENT) as node:
@@ -248,7 +252,7 @@ def test_wrong_frames() -> None:
         try:
             _fire(node, calm, Prng(seed))
         except AssertionError as error:
-            raise AssertionError(f"seed {seed}: {error}\n{node.output()}") from error
+            raise AssertionError(f"seed {seed}: {error}\n{node.last_words()}") from error
         finally:
             calm.end()
         calm.check()

@@ -77,9 +77,11 @@ LOOPBACK = "127.0.0.1:1"
 VERSION = ClientVersion(PROTOCOL_PACKED, "tests", "0.1.0")
 FIRST = ToPartition(0)
 
+CredentialEvent = PasswordVerified | PasswordHashed | TokenMinted
+
 
 def _hash(password: bytes) -> str:
-    return f"hash of {password.decode()}"
+    return f"hash of {password.decode('ascii', 'backslashreplace')}"
 
 
 class MemoryDisk:
@@ -170,8 +172,8 @@ class Whole:
         self.is_reading_segments = True  # whether the folder of segments does anything
         self.is_syncing = True  # whether syncs come back by themselves
         self.is_strengthening = False  # whether hashes cost too little
-        self.is_verifying = True  # whether passwords are compared at once
-        self.unverified: list[PasswordVerified] = []  # answers that are held back
+        self.is_verifying = True  # whether the keeper of secrets answers at once
+        self.unverified: list[CredentialEvent] = []  # answers that are held back
         self._connection = 0
         self.start()
 
@@ -257,9 +259,10 @@ class Whole:
             case VerifyPassword():
                 return self._hold_or_answer(self._verify(effect))
             case HashPassword():
-                return [PasswordHashed(effect.token, _hash(effect.password))]
+                return self._hold_or_answer(PasswordHashed(effect.token, _hash(effect.password)))
             case MintToken():
-                return [TokenMinted(effect.token, Secret(b"token-%d" % effect.token))]
+                made = TokenMinted(effect.token, Secret(b"token-%d" % effect.token))
+                return self._hold_or_answer(made)
             case MakeSnapshot():
                 return [SnapshotMade(effect.token, b"archive")]
             case SendFrame():
@@ -279,7 +282,7 @@ class Whole:
         is_weak = is_right and effect.password_hash == weak and self.is_strengthening
         return PasswordVerified(effect.token, is_right, strong if is_weak else None)
 
-    def _hold_or_answer(self, event: PasswordVerified) -> list[ShardEvent]:
+    def _hold_or_answer(self, event: CredentialEvent) -> list[ShardEvent]:
         if self.is_verifying:
             return [event]
         self.unverified.append(event)
