@@ -209,3 +209,10 @@ def blocked_of(stage: Stage, number: int) -> int:
     connection = stage.listener.connection(number)
     assert connection is not None
     return connection.blocked
+
+
+def unsent_of(stage: Stage, number: int) -> int:
+    """How many bytes wait for a peer to take them."""
+    connection = stage.listener.connection(number)
+    assert connection is not None
+    return connection._transport.get_write_buffer_size()
