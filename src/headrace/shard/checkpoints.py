@@ -71,6 +71,9 @@ class Checkpoints:
         self._wanted: dict[int, None] = {}  # by groups whose state must be durable
         self._served: list[int] = []  # those of them that the running one serves
         self._captured: list[GroupCheckpoint] = []
+        # Who was dormant then, and may wake meanwhile: a replica keeps only what it has itself seen
+        # a checkpoint begin with.
+        self._asleep: dict[int, RecoveredGroup] = {}
         self._gone: dict[int, None] = {}  # groups that went while the running one was taken
         self._covered = 0
         self._is_flushing = False
@@ -88,6 +91,7 @@ class Checkpoints:
         self._wanted.pop(group, None)
         self._served = [each for each in self._served if each != group]
         self._durable.pop(group, None)
+        self._asleep.pop(group, None)
         self._gone[group] = None
 
     def stop(self) -> None:
@@ -107,7 +111,8 @@ class Checkpoints:
         self._wanted.clear()
         self._covered = self._store.issued
         self._captured = [replica.checkpoint() for replica in self._groups.values()]
-        self._captured += [_as_checkpoint(past) for past in self._dormant.values()]
+        self._asleep = dict(self._dormant)
+        self._captured += [_as_checkpoint(past) for past in self._asleep.values()]
         for replica in self._groups.values():
             replica.retain(is_checkpointing=True)
         self._is_last = self._is_stopping
@@ -163,15 +168,14 @@ class Checkpoints:
             if carried is None:
                 raise UnreadableError(group, op)
             return carried
-        replica = self._groups.get(group)
-        if replica is not None:
-            return replica.live(op)
-        past = self._dormant.get(group)
+        past = self._asleep.get(group)
         if past is not None:
             for entry in past.entries:
                 if entry.header.op == op:
                     return PREPARE.encode(entry.header), entry.body
-        return None
+            return None
+        replica = self._groups.get(group)
+        return None if replica is None else replica.live(op)
 
     def end_if_durable(self) -> list[int] | None:
         """Give the groups that waited for the running one, once it is durable."""
@@ -184,6 +188,7 @@ class Checkpoints:
             each.state.group: each for each in self._captured if each.state.group not in self._gone
         }
         self._captured = []
+        self._asleep = {}
         for replica in self._groups.values():
             replica.retain(is_checkpointing=False)
         if self._is_last:
