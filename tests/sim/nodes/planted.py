@@ -157,6 +157,15 @@ _SEGMENTS = (
         ),
     ),
     _bug(
+        "woken_keeps_its_own",
+        "A group that is awake can be asked for what a checkpoint must still have of it.",
+        Edit(
+            checkpoints.Checkpoints._live,
+            "past = self._asleep.get(group)",
+            "past = self._dormant.get(group)",
+        ),
+    ),
+    _bug(
         "short_write_is_a_write",
         "A write that was answered is done.",
         Edit(writer.SegmentWriter.on_written, "if self._is_round_short:", "if False:"),
