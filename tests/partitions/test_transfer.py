@@ -8,7 +8,7 @@ import pytest
 from headrace.partitions.gather import First, FromOffset
 from headrace.ports.machine import Artifact, Piece, StoredPiece
 from headrace.wire.batches import split_batches
-from headrace.wire.errors import CorruptError
+from headrace.wire.errors import Code, CorruptError, RefusedError
 from headrace.wire.transfer import ArtifactKind, artifact_checksum
 from tests.partitions.stage import CONSUMER, Stage, make_options, rows
 
@@ -243,4 +243,26 @@ def test_an_installed_state_is_served_while_it_is_written() -> None:
     receiver.machine.poll(1, First(), count=1, bytes_max=1)
     receiver.machine.install(exported(stage))
     receiver.machine.store()
+    assert rows(receiver.poll(First())) == rows(stage.poll(First()))
+
+
+def test_what_waits_for_space_is_not_read_from_its_file_after_an_install() -> None:
+    """All of the state is held already; the memory that held it is gone with the old state."""
+    stage, receiver = source(), Stage(OPTIONS)
+    for number in range(6):
+        receiver.send(1 + number % 3)
+    receiver.store()
+    receiver.files.is_full = True
+    for number in range(6, 12):
+        receiver.send(1 + number % 3)
+    receiver.machine.store()
+    receiver.settle()
+    receiver.store_offset(1, 5)
+    receiver.machine.install(offered(stage, receiver))
+    with pytest.raises(RefusedError) as refused:
+        receiver.poll(First())
+    assert refused.value.code == Code.TRANSIENT_NOT_ACCEPTED
+    receiver.files.is_full = False
+    receiver.machine.tick(1000)
+    receiver.settle()
     assert rows(receiver.poll(First())) == rows(stage.poll(First()))

@@ -389,6 +389,7 @@ class PartitionMachine:
         self._hash = snapshot.state_hash
         self._prepared.begin(self._log, self._generation)
         self._begin_tail()
+        self._writer.on_memory_gone()
         ahead = self._offsets.restore(
             snapshot.marks, next_offset=self._log.next_offset, policy=self.options.offsets_ahead
         )

@@ -79,7 +79,7 @@ class SegmentWriter:
         self._round_tokens: dict[int, None] = {}  # those not answered yet
         self._is_round_short = False
         self._sequence = 0  # of the last write that was put
-        self._fetched = 0  # of the last one that no memory holds: it came with a state
+        self._fetched = 0  # of the last one that no memory holds: it, or a later one, was installed
         self._written = 0  # everything up to this sequence is in its file
         self._wanted = 0  # everything up to this sequence is to be handed over without more ado
         self._dirty: dict[SegmentFile, None] = {}  # written since a sync was asked for
@@ -175,6 +175,10 @@ class SegmentWriter:
         self._sequence += 1
         self._waiting.append(_Write(segment, position, data, tail, end_offset, self._sequence))
         self.waiting_bytes += len(data)
+
+    def on_memory_gone(self) -> None:
+        """Note that no memory holds any more what was put so far."""
+        self._fetched = self._sequence
 
     def seal(self, segment: Segment) -> None:
         """Have the index of a sealed segment written once its batches are."""
