@@ -24,6 +24,7 @@ from headrace.ports.network import (
     SendReply,
     Ticked,
 )
+from headrace.shard.checkpoints import Outside
 from headrace.shard.config import GroupConfig, PlaneConfig
 from headrace.shard.plane import Effect, Event, Plane
 from headrace.sim.machine import AppendMachine, encode_append
@@ -97,8 +98,10 @@ class Stage:
         for node in self.nodes:
             self.boot(node.number)
 
-    def boot(self, number: int) -> list[str]:
-        """Start a node from its disk; tell what recovery found."""
+    def boot(
+        self, number: int, *, outside: Outside | None = None, is_awake: bool = True
+    ) -> list[str]:
+        """Start a node from its disk, its groups at once or later; tell what recovery found."""
         node = self.nodes[number]
         files = {name: bytes(data) for name, data in node.disk.files.items()}
         node.disk = Disk(files)
@@ -114,12 +117,19 @@ class Stage:
             timeouts=Timeouts(),
             seed=100 * number + node.starts,
         )
-        node.shard = Plane(config, opened)
-        for group in GROUPS.values():
-            node.shard.add_group(GroupConfig(group), AppendMachine(), ClientTable())
+        node.shard = Plane(config, opened, outside=outside)
+        if is_awake:
+            self.wake(number)
         self.carry_out(node, node.shard.start())
         self.step(node, Ticked(self.now, self.now))
         return [f"{each.kind}: {each.file} at {each.position}" for each in opened.findings]
+
+    def wake(self, number: int) -> None:
+        """Have a node take up its groups."""
+        plane = self.nodes[number].shard
+        assert plane is not None
+        for group in GROUPS.values():
+            plane.add_group(GroupConfig(group), AppendMachine(), ClientTable())
 
     def step(self, node: Node, event: Event) -> None:
         if node.shard is not None:

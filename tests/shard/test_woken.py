@@ -2,13 +2,8 @@
 
 from collections.abc import Iterable
 
-from headrace.shard.config import GroupConfig, PlaneConfig
 from headrace.shard.plane import Plane
-from headrace.sim.machine import AppendMachine
-from headrace.storage.store import Opened, open_store
-from headrace.vsr.sessions import ClientTable
-from headrace.vsr.timeouts import Timeouts
-from tests.shard.stage import GROUPS, Disk, Stage
+from tests.shard.stage import GROUPS, Stage
 
 OPS = 16
 VALUE = bytes(1500)  # so many of them fill the journal as far as they may
@@ -25,32 +20,16 @@ class Slowly:
         return ()
 
 
-def boot_slowly(stage: Stage) -> Plane:
-    """Start the node again, without a group."""
-    (node,) = stage.nodes
-    files = {name: bytes(data) for name, data in node.disk.files.items()}
-    opened = open_store(node.store_config(), files)
-    assert isinstance(opened, Opened)
-    node.disk = Disk(files)
-    node.starts += 1
-    config = PlaneConfig(
-        cluster=1, replica=0, replica_count=1, timeouts=Timeouts(), seed=node.starts
-    )
-    node.shard = plane = Plane(config, opened, outside=Slowly())
-    stage.carry_out(node, plane.start())
+def boot_slowly(stage: Stage, *, is_awake: bool) -> Plane:
+    stage.boot(0, outside=Slowly(), is_awake=is_awake)
+    plane = stage.nodes[0].shard
+    assert plane is not None
     return plane
-
-
-def wake(stage: Stage, plane: Plane) -> None:
-    for group in GROUPS.values():
-        plane.add_group(GroupConfig(group), AppendMachine(), ClientTable())
-    stage.tick(1)
 
 
 def test_a_group_that_wakes_during_a_checkpoint_loses_nothing() -> None:
     stage = Stage(1)
-    plane = boot_slowly(stage)
-    wake(stage, plane)
+    plane = boot_slowly(stage, is_awake=True)
     stage.request(0, "p", 0, 0, b"")
     ((_, session),) = stage.take_answers()
     for number in range(1, OPS + 1):
@@ -59,9 +38,10 @@ def test_a_group_that_wakes_during_a_checkpoint_loses_nothing() -> None:
     assert head == OPS + 1
     assert plane.checkpoints_done == 0
 
-    plane = boot_slowly(stage)
+    plane = boot_slowly(stage, is_awake=False)
     stage.tick(1)  # A checkpoint begins: the journal is full.
-    wake(stage, plane)
+    stage.wake(0)
+    stage.tick(1)
     plane.on_flushed()
     stage.tick(1)
     assert plane.checkpoints_done == 1
