@@ -6,8 +6,10 @@ client, user -> watermark      highest number applied
                 answers        of the last 16: what the original reply is made of
 ```
 
-Numbers that one partition sees have gaps, and several may be in flight. A number below the window
-counts as applied: nobody knows better, and a second apply would be worse than an error.
+Numbers that one partition sees have gaps, and several may be in flight. What is among the answers
+is answered again however far below it lies: a power cut that took a range, or a client that sends
+to many partitions, leaves gaps wider than the window. Any other number below the window counts as
+applied: nobody knows better, and a second apply would be worse than an error.
 
 Invariants: changed at apply only; clients stand in the order of their latest op, so equal tables
             are equal bytes, and a full table drops the one that has been silent longest.
@@ -62,7 +64,9 @@ class _Client:
     def is_applied(self, request: int) -> bool:
         """Whether a number is known to be applied."""
         below = self.watermark - request
-        return below == 0 or (0 < below <= WINDOW and bool(self.bitmap >> below - 1 & 1))
+        if 0 < below <= WINDOW:
+            return bool(self.bitmap >> below - 1 & 1)
+        return below == 0 or request in self.answers
 
     def note(self, request: int) -> None:
         """Remember that a number was applied."""
@@ -99,14 +103,13 @@ class DedupTable:
         client = self._clients.get((header.client, header.user_id))
         if client is None or header.client == 0 or header.request > client.watermark:
             return Verdict.NEW, b""
-        if client.watermark - header.request > WINDOW:
-            return Verdict.ALREADY_APPLIED, b""
-        if not client.is_applied(header.request):
-            return Verdict.NEW, b""
         answer = client.answers.get(header.request)
-        if answer is None:
-            return Verdict.ALREADY_APPLIED, b""
-        return self._judge_again(header, body, answer)
+        if answer is not None:
+            return self._judge_again(header, body, answer)
+        is_in_window = client.watermark - header.request <= WINDOW
+        if is_in_window and not client.is_applied(header.request):
+            return Verdict.NEW, b""
+        return Verdict.ALREADY_APPLIED, b""
 
     def _judge_again(
         self, header: RequestHeader, body: Buffer, answer: bytes
