@@ -1,7 +1,5 @@
 """Each of several requests on their way gets its own answer, whatever becomes of the others."""
 
-from collections.abc import Callable
-
 import pytest
 
 from headrace.base.ids import METADATA_GROUP
@@ -18,7 +16,7 @@ from headrace.wire.errors import Code, RefusedError
 from headrace.wire.evictions import EvictedError
 from headrace.wire.numbers import Operation
 from headrace.wire.replies import REPLY, read_answer
-from tests.shard.whole import Client, Whole
+from tests.shard.whole import Client, Whole, hold
 
 
 @pytest.fixture
@@ -32,17 +30,6 @@ def client(node: Whole) -> Client:
     made.ask(CREATE_STREAM, CreateStream("shop"))
     made.ask(CREATE_TOPIC, CreateTopic("shop", 1, "orders"))
     return made
-
-
-def hold(node: Whole) -> Callable[[], None]:
-    """Have syncs wait until the function is called that this gives."""
-    node.is_syncing = False
-
-    def go_on() -> None:
-        node.is_syncing = True
-        node.tick()
-
-    return go_on
 
 
 def test_an_eviction_answers_the_request_that_it_is_for(node: Whole, client: Client) -> None:

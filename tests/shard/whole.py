@@ -1,6 +1,7 @@
 """A whole shard on disks in memory that answer at once, and clients that speak its protocol."""
 
 import struct
+from collections.abc import Callable
 from itertools import accumulate
 from typing import Any
 
@@ -391,6 +392,17 @@ class Client:
 
     def close(self) -> None:
         self.node.step(ConnectionClosed(self.connection))
+
+
+def hold(node: Whole) -> Callable[[], None]:
+    """Have syncs wait until the function is called that this gives."""
+    node.is_syncing = False
+
+    def go_on() -> None:
+        node.is_syncing = True
+        node.tick()
+
+    return go_on
 
 
 def make_batch(payloads: list[bytes], origin: int = START) -> bytes:

@@ -319,33 +319,43 @@ class Logins:
         stamped = msgspec.structs.replace(header, user_id=connection.user_id)
         desk.metadata_plane.put_request(desk.metadata_replica, stamped, b"")
 
-    def on_logged_out(self, connection: Connection) -> None:
-        """Take the session from a connection whose Logout was applied."""
+    # Connections that are lost.
+
+    def release(self, connection: Connection) -> None:
+        """Take the session from a connection: it is over."""
+        client = connection.client
         self._desk.connections.unbind(connection)
         self._desk.out.append(ConnectionTrusted(connection.number, is_trusted=False))
+        self.lose(client)
 
-    # Connections that are lost.
+    def on_unheard(self, client: int) -> None:
+        """See to a login for which nobody waits any more: the table takes it for connected."""
+        if self._desk.connections.of_client(client) is None:
+            self.lose(client)
 
     def lose(self, client: int) -> None:
         """Have a client leave its groups: its connection is gone."""
         self._gone[client] = None
-        self.disconnect_gone()
-
-    def disconnect_gone(self) -> None:
-        """Propose what is not applied yet; called until it is."""
-        desk = self._desk
-        if not self._gone or not desk.is_serving:
-            return
-        for client in list(self._gone):
-            back = desk.connections.of_client(client)
-            if back is not None or not desk.sessions.is_connected(client):
-                del self._gone[client]
-            else:
-                own = OwnOp(Operation.DISCONNECT, b"", client)
-                desk.metadata_plane.propose(desk.metadata_replica.group, own)
+        self._disconnect(client)
 
     def lose_all(self) -> None:
         """A single node that starts has no connection: whoever had one has lost it."""
         for client in self._desk.sessions.connected_clients():
             self._gone[client] = None
         self.disconnect_gone()
+
+    def disconnect_gone(self) -> None:
+        """Propose what is not applied yet; called until it is."""
+        for client in list(self._gone):
+            self._disconnect(client)
+
+    def _disconnect(self, client: int) -> None:
+        desk = self._desk
+        if not desk.is_serving:
+            return
+        back = desk.connections.of_client(client)
+        if back is not None or not desk.sessions.is_connected(client):
+            del self._gone[client]
+        else:
+            own = OwnOp(Operation.DISCONNECT, b"", client)
+            desk.metadata_plane.propose(desk.metadata_replica.group, own)

@@ -76,9 +76,8 @@ class Revocation:
             self._logins.renew(connection, before, after)
 
     def _end(self, connection: Connection) -> None:
-        desk, client = self._desk, connection.client
+        desk = self._desk
         desk.probes.hit("sessions.revoked")
-        desk.answers.evict(connection.number, client, EvictionReason.NO_SESSION)
+        desk.answers.evict(connection.number, connection.client, EvictionReason.NO_SESSION)
+        self._logins.release(connection)
         desk.out.append(CloseConnection(connection.number, ENDED))
-        desk.connections.unbind(connection)
-        self._logins.lose(client)

@@ -237,16 +237,19 @@ class Shard:
         """Send an answer of consensus to who waits for it, in the form that it waits for."""
         desk = self._desk
         found = desk.answers.take_waiting(effect)
+        frame = effect.frame
+        is_eviction = frame[KIND_OFFSET] == FrameKind.EVICTION
+        operation = frame[_OPERATION_AT]
         if found is None:
+            if operation == Operation.REGISTER and not is_eviction:
+                self._logins.on_unheard(effect.client)
             return
         connection, asked = found
-        frame = effect.frame
-        if frame[KIND_OFFSET] == FrameKind.EVICTION:
+        if is_eviction:
             desk.answers.send(connection.number, frame)
             if connection.client == effect.client:
-                desk.connections.unbind(connection)  # Its session is over: it must log in again.
+                self._logins.release(connection)  # It must log in again.
             return
-        operation = frame[_OPERATION_AT]
         if operation == Operation.SEND_MESSAGES:
             desk.answers.send(connection.number, frame)
         else:
@@ -268,7 +271,7 @@ class Shard:
             self._held.append((connection, frame))
         else:
             if operation == Operation.LOGOUT:
-                self._logins.on_logged_out(connection)
+                self._logins.release(connection)
             answers.send(connection.number, frame)
 
     def _release_held(self) -> None:
@@ -373,11 +376,10 @@ class Shard:
                 and connection.heard < oldest
                 and desk.state.memberships.get(connection.client)
             ):
-                client = connection.client
                 desk.probes.hit("sessions.stale")
-                desk.answers.evict(connection.number, client, EvictionReason.STALE_CLIENT)
-                desk.connections.unbind(connection)
-                self._logins.lose(client)
+                reason = EvictionReason.STALE_CLIENT
+                desk.answers.evict(connection.number, connection.client, reason)
+                self._logins.release(connection)
 
     # Bounds.
 

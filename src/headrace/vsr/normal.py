@@ -76,6 +76,9 @@ def on_own(state: State, event: OwnOp) -> None:
     if not state.is_primary or state.commit_min < state.view_head or not _has_place(state):
         return
     header = RequestHeader(client=event.client, operation=event.operation)
+    waiting = state.in_flight.get(_flight(state, header)) if event.client else None
+    if waiting is not None and waiting.operation == Operation.REGISTER:
+        return  # It is about a session that is over: behind the login it would meet the next one.
     _propose(state, header, event.body, is_own=True)
 
 

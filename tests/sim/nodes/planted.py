@@ -243,7 +243,7 @@ _NODE = (
     _bug(
         "evicted_stays_bound",
         "A connection holds its session until it closes.",
-        Edit(shard.Shard._deliver, "desk.connections.unbind(connection)", "pass"),
+        Edit(shard.Shard._deliver, "self._logins.release(connection)", "pass"),
         is_stall=True,
     ),
     _bug(
