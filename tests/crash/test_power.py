@@ -1,15 +1,19 @@
 """Lane P in small: real power cuts (DK7, DK8, DK4 on a full disk). About 15 s."""
 
+import os
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from headrace.wire.commands.topics import DELETE_TOPIC, DeleteTopic
 from headrace.wire.identifiers import FromOffset
 from tests.crash.checker import PartitionChecker
 from tests.crash.client import TRANSIENT, Client, Producer
 from tests.crash.load import make_topics
+from tests.crash.payloads import PAYLOAD_BYTES_MIN
 from tests.crash.power import power_disk, run_cuts
 from tests.crash.process import CrashNode
 from tests.watched_nodes import hand_in
@@ -66,17 +70,69 @@ def test_a_full_disk_refuses_writes_serves_reads_and_recovers(tmp_path: Path) ->
             hand_in(node.output(), disk.mount_point)
 
 
+def test_a_power_cut_on_a_full_disk_lets_people_in_who_can_make_room(tmp_path: Path) -> None:
+    """DK4, FM-7: who deletes a topic makes room for the others, even in a journal that is full."""
+    with power_disk(_DISK_BYTES) as disk:
+        node = CrashNode(tmp_path, data=disk.mount_point / "data", boot_identity=1)
+        node.start()
+        admin = Client(1)
+        admin.connect(node.tcp)
+        persisted, replicated = make_topics(admin)
+        weak = Producer(10, replicated)
+        strong = [
+            Producer(11 + at, persisted, messages=1, payload_bytes=size)
+            for at, size in enumerate((20_000, PAYLOAD_BYTES_MIN))
+        ]
+        try:
+            for producer in (weak, *strong):
+                producer.connect(node.tcp)
+                send_many(producer, 200)
+                assert producer.history[-1].outcome == "ok"
+            fill(disk.mount_point / "filler", disk.free_bytes())
+            for producer in strong:
+                send_until_full(producer)
+            given = weak.history[-1].end_offset
+            disk.cut()
+            node.kill()
+            disk.unmount()
+            disk.mount()
+            node.set_boot_identity(2)
+            for _ in range(2):
+                if node.is_started:
+                    node.kill()
+                node.restart()
+                admin.connect(node.tcp)
+                assert admin.poll(persisted, FromOffset(0)).messages_count > 0
+            assert "no space left" in node.output()
+            admin.ask(DELETE_TOPIC, DeleteTopic(persisted[0], persisted[1]))
+            weak.resume(node.tcp)
+            assert weak.send().outcome == "ok"
+            assert weak.history[-1].base_offset >= given
+        finally:
+            for client in (weak, *strong, admin):
+                client.close()
+            if node.is_started:
+                node.kill()
+            hand_in(node.output(), disk.mount_point)
+
+
 def send_many(producer: Producer, count: int) -> None:
     for _ in range(count):
         producer.send()
 
 
+def send_until_full(producer: Producer) -> None:
+    """Fill the journal to the brim with what no segment has space for."""
+    producer.hurry(2.0)
+    with suppress(TimeoutError):
+        while producer.try_send() is None:
+            pass
+
+
 def fill(path: Path, count: int) -> None:
-    """Take so many bytes, or all there are."""
-    with path.open("wb") as file:
-        try:
+    """Take so many bytes, or all there are; a power cut does not give them back."""
+    with path.open("wb", buffering=0) as file:
+        with suppress(OSError):
             for _ in range(count // 4096 + 1000):
                 file.write(bytes(4096))
-                file.flush()
-        except OSError:
-            return
+        os.fsync(file.fileno())

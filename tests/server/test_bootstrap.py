@@ -1,11 +1,18 @@
-"""Where the first password is shown."""
+"""Where the first password is shown, and how a node ends that was never ready."""
 
+import asyncio
 import io
+import os
+import signal
 import sys
+from pathlib import Path
 
 import pytest
 
-from headrace.server.bootstrap import _show_once
+from headrace.server.bootstrap import _serve, _show_once
+from headrace.server.config import load_config
+from headrace.server.node import Node
+from headrace.shard.shard import Shard
 
 
 class Stream(io.StringIO):
@@ -43,3 +50,22 @@ def test_a_secret_is_shown_once_on_the_terminal_if_there_is_one(
         "stdout": "",
         shown_on: "secret\n",
     }
+
+
+def test_a_node_that_is_not_ready_yet_ends_when_it_is_told_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Shard, "is_ready", False)
+    config = load_config(None, {}, {"server.data_dir": str(tmp_path)}, "dev")
+
+    async def main() -> int:
+        node = Node(config, version="0.1.0", boot_identity=1, root_password_hash=lambda _: "hash")
+        serving = asyncio.create_task(_serve(node, config, is_throwaway=False))
+        await asyncio.sleep(0.1)  # its handlers are there with its first step
+        os.kill(os.getpid(), signal.SIGTERM)
+        return await serving
+
+    assert asyncio.run(main()) == 0
+    said = capsys.readouterr()
+    assert "is ready" not in said.out
+    assert said.err.splitlines()[-1].endswith("has stopped")

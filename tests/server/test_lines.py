@@ -104,6 +104,8 @@ def test_the_rest_is_one_line_each() -> None:
         lines.node_failed("a\nb"),
         lines.assertions_off(),
         lines.stopping_line("SIGTERM"),
+        lines.full_line(config.server.data_dir),
+        lines.space_line(),
         lines.stopped_line(config),
     ):
         assert line.isprintable()

@@ -150,28 +150,28 @@ async def _serve(node: Node, config: ServerConfig, *, is_throwaway: bool) -> int
     for number in _SIGNALS:
         loop.add_signal_handler(number, on_signal, number)
     running = loop.create_task(node.run())
-    helpers = [running]
+    helpers: list[asyncio.Task[Any]] = [running]
     try:
         starting = loop.create_task(node.listen())
-        await asyncio.wait([starting, running], return_when=asyncio.FIRST_COMPLETED)
-        if running.done():
-            starting.cancel()
-            await running
-        listening = await starting
-        give_back()
-        sampling = loop.create_task(node.sample())
-        helpers.append(sampling)
-        _print(
-            lines.ready_line(
-                config, tcp=listening.tcp, http=listening.http, is_throwaway=is_throwaway
-            )
-        )
+        helpers.append(starting)
         waited: list[asyncio.Future[Any]] = [wanted, running]
-        await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([*waited, starting], return_when=asyncio.FIRST_COMPLETED)
+        if starting.done() and not running.done():
+            listening = await starting
+            give_back()
+            helpers.append(loop.create_task(node.sample()))
+            _print(
+                lines.ready_line(
+                    config, tcp=listening.tcp, http=listening.http, is_throwaway=is_throwaway
+                )
+            )
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
         if running.done():
             await running
         sys.stderr.write(lines.stopping_line(wanted.result()) + "\n")
-        sampling.cancel()
+        for helper in helpers:
+            if helper is not running:
+                helper.cancel()
         await node.drain()
         await running
         sys.stderr.write(lines.stopped_line(config) + "\n")

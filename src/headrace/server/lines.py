@@ -114,6 +114,19 @@ def stopping_line(signal_name: str) -> str:
     return f"{signal_name}: finishing what is in flight"
 
 
+def full_line(folder: Path) -> str:
+    """Say that something waits for space on the disk, and what that means."""
+    return (
+        f"no space left for {folder}: sends wait and are refused, polls go on; make room, and "
+        "service resumes by itself"
+    )
+
+
+def space_line() -> str:
+    """Say that nothing waits for space any more."""
+    return "there is space again"
+
+
 def stopped_line(config: ServerConfig) -> str:
     """Say that the stop was clean."""
     return f"{config.server.name} has stopped"

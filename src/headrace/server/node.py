@@ -9,6 +9,7 @@ Flow: recover, receive, reply.
 
 import asyncio
 import logging
+import math
 import secrets
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -46,6 +47,7 @@ from headrace.runtime.snapshot import (
     describe_processes,
     describe_usage,
 )
+from headrace.server import lines
 from headrace.server.audit_log import write_audit
 from headrace.server.config_sections import SETTINGS, JournalSection, ServerConfig
 from headrace.server.folders import (
@@ -76,7 +78,7 @@ _TICK_MICROS = 10_000
 _SECOND = 1_000_000
 _SAMPLE_SECONDS = 1.0
 _READY_SECONDS = 0.002
-_START_SECONDS_MAX = 3600.0
+_SPACE_SECONDS = 5.0  # without a try that failed: then there is space again
 _POLL_BYTES_MAX = 16 * MIB
 
 _log = logging.getLogger(__name__)
@@ -158,6 +160,7 @@ class Node:
             raise
         self._sampler = HostSampler(folder)
         self._http = HttpPing()
+        self._full_at: float | None = None  # when something last waited for space
         self.tcp = TcpListener(_tcp_limits(config), self.pump)
         self._carry_out_on = [disk.submit for disk in self._disks]
 
@@ -270,7 +273,7 @@ class Node:
         Raises:
             ListenFailedError: A port is taken, or the address is none of this host's.
         """
-        await _wait_until(lambda: self.shard.is_ready, _START_SECONDS_MAX)
+        await _wait_until(lambda: self.shard.is_ready, math.inf)
         tcp = http = None
         config = self._config
         if config.tcp.enabled:
@@ -288,13 +291,25 @@ class Node:
         return Listening(tcp, http)
 
     async def sample(self) -> None:
-        """Tell the shard of its host, again and again."""
+        """Tell the shard of its host, and people what happened to it, again and again."""
         while True:
             for finding in self.shard.take_findings():
                 _log.error("%s: %s: %s", finding.kind, finding.file, finding.text)
+            self._tell_space()
             facts = msgspec.structs.replace(self._sampler.sample(), counters=self._counters())
             self.pump.tell(HostSampled(facts))
             await asyncio.sleep(_SAMPLE_SECONDS)
+
+    def _tell_space(self) -> None:
+        """Say once that the disk is full, and once that it is not any more."""
+        now = asyncio.get_running_loop().time()
+        if self.shard.is_without_space:
+            if self._full_at is None:
+                _log.error("%s", lines.full_line(self._config.server.data_dir))
+            self._full_at = now
+        elif self._full_at is not None and now - self._full_at > _SPACE_SECONDS:
+            self._full_at = None
+            _log.warning("%s", lines.space_line())
 
     def _counters(self) -> tuple[tuple[str, int], ...]:
         """Give what only the real world counts: the shard shows it beside its own."""

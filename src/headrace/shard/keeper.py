@@ -143,15 +143,15 @@ class Keeper:
 
     @property
     def is_open(self) -> bool:
-        """Whether all partitions are taken up, or known to be damaged, and none has foreign files.
-
-        What a power cut may have taken is part of their logs by then: who asks is told of it.
-        """
+        """Whether all partitions are taken up, or known to be damaged; none has foreign files."""
         return self._orphans.is_settled and all(
-            local.fence is not None
-            or (local.machine.is_open and local.machine.next_offset >= local.lost_until)
-            for local in self.locals.values()
+            local.fence is not None or local.machine.is_open for local in self.locals.values()
         )
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the log of a partition does not say yet what a power cut may have taken."""
+        return any(local.fence is None and local.is_short for local in self.locals.values())
 
     @property
     def is_stuck(self) -> bool:
@@ -281,6 +281,8 @@ class Keeper:
         self._forget(group, local.target.created_revision)
         self._removed.append(group)
         self._desk.probes.hit("partitions.removed")
+        if group in self._flushes:
+            self._check_flushed()  # No answer of the disk may come any more that would lead there.
 
     def _forget(self, group: int, created_revision: int) -> None:
         plane = self._desk.data_plane

@@ -391,10 +391,8 @@ class Shard:
         """
         desk = self._desk
         shared = self.keeper.shared
-        stores = [plane.store for plane in self._planes]
-        is_stuck = self.keeper.is_stuck or any(store.is_without_space for store in stores)
-        is_full = not is_stuck and (
-            any(store.is_crowded for store in stores)
+        is_full = not self.is_without_space and (
+            any(plane.store.is_crowded for plane in self._planes)
             or shared.tail_bytes > shared.tail_bytes_max * 5 // 4
         )
         if self._is_reading:
@@ -420,13 +418,24 @@ class Shard:
 
     @property
     def is_ready(self) -> bool:
-        """Whether everything that the disk held is taken up, and clients can log in."""
+        """Whether everything that the disk held is taken up, and clients can log in.
+
+        What a power cut may have taken is part of the logs by then, so who asks is told of it; but
+        a full disk is no reason to let nobody in who could make room.
+        """
         return (
             self._has_begun
             and self._desk.data_plane.has_begun
             and len(self._desk.state.users) > 0
             and self.keeper.is_open
+            and (not self.keeper.is_short or self.is_without_space)
         )
+
+    @property
+    def is_without_space(self) -> bool:
+        """Whether something waits for space on the disk."""
+        stores = (plane.store for plane in self._planes)
+        return self.keeper.is_stuck or any(store.is_without_space for store in stores)
 
     @property
     def is_idle(self) -> bool:

@@ -279,8 +279,11 @@ class Store:
 
     @property
     def is_without_space(self) -> bool:
-        """Whether the disk has no space for a checkpoint, which is tried again each second."""
-        return self._checkpointer.is_without_space
+        """Whether the disk has no space for a checkpoint or the next file of the journal.
+
+        Both are tried again each second.
+        """
+        return self._checkpointer.is_without_space or self._journal.is_starved
 
     @property
     def is_crowded(self) -> bool:
