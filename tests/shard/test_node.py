@@ -10,14 +10,17 @@ from headrace.ports.disk import DiskEffect, DiskEvent, FromStore, OnStore, Write
 from headrace.ports.host import StopWanted
 from headrace.ports.network import Ticked
 from headrace.shard.effects import ShardEffect
+from headrace.shard.keeper import Keeper
+from headrace.shard.plane import Plane
 from headrace.shard.shard import Shard
 from headrace.storage.store import Opened, open_store
+from headrace.vsr.events import OwnOp
 from headrace.wire.batches import decode_batch_header, split_batches
 from headrace.wire.commands import groups, messages, streams, system, tokens, topics, users
 from headrace.wire.errors import Code, RefusedError
 from headrace.wire.evictions import EvictedError
 from headrace.wire.identifiers import Consumer, First, FromOffset, Last, Next, Strategy, ToPartition
-from headrace.wire.numbers import ConsumerKind, UserStatus
+from headrace.wire.numbers import ConsumerKind, Operation, UserStatus
 from headrace.wire.options import make_options
 from headrace.wire.replies import REPLY, read_answer
 from tests.shard.whole import Client, MemoryDisk, Whole, store_config
@@ -234,6 +237,75 @@ def test_after_a_power_cut_a_weak_topic_goes_on_above_its_ceiling() -> None:
     polled = poll(client, FromOffset(0), 10)
     assert b"kept" in bytes(polled.batches)
     assert b"lost" not in bytes(polled.batches)
+
+
+def test_a_checkpoint_does_not_wait_for_a_partition_that_goes() -> None:
+    """DK4: it waited for space that the deletion itself makes, and the journal stays full."""
+    node = Whole()
+    client = replicated(node)
+    node.segments.is_full = True
+    client.send("s", "t", [b"without space"])
+    plane = node.shard.desk.data_plane
+    plane._checkpoints.want(0)
+    node.tick(200)
+    assert plane.checkpoints_done == 0
+    client.ask(topics.DELETE_TOPIC, topics.DeleteTopic("s", "t"))
+    node.tick()
+    assert plane.checkpoints_done == 1
+
+
+def without_tail() -> Whole:
+    """Give a node whose weak topic has confirmed what the next power cut takes."""
+    node = Whole(topic_defaults=WEAK)
+    client = replicated(node)
+    client.send("s", "t", [b"kept"])
+    node.is_syncing = False
+    assert client.send("s", "t", [b"lost"]).base_offset == 1
+    node.is_syncing = True
+    return node
+
+
+def test_what_a_power_cut_took_is_not_lost_again_with_every_kill() -> None:
+    node = without_tail()
+    node.crash(is_power_cut=True)
+    for client in (8, 9, 10):
+        node.client(client=client).send("s", "t", [b"new"])
+        node.crash()
+    (local,) = node.shard.keeper.locals.values()
+    assert local.machine.lost_ranges == ((1, 65_537),)
+    assert local.machine.next_offset == 65_540
+
+
+@pytest.mark.parametrize("ending", ["kill", "checkpoint", "stop"])
+def test_what_a_power_cut_took_is_remembered_until_the_log_says_so(
+    ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FM-7: a full journal on a full disk has no room for that; people are let in all the same."""
+    node = without_tail()
+    with monkeypatch.context() as full:
+        propose = Plane.propose
+
+        def propose_others(plane: Plane, group: int, own: OwnOp) -> None:
+            if own.operation != Operation.LOST_RANGE:
+                propose(plane, group, own)
+
+        full.setattr(Plane, "propose", propose_others)
+        full.setattr(Keeper, "is_stuck", True)
+        node.crash(is_power_cut=True)
+        client = node.client(client=8)
+        with pytest.raises(RefusedError) as refused:
+            client.send("s", "t", [b"too early"])
+        assert refused.value.code == Code.TRANSIENT_NOT_ACCEPTED
+        if ending == "checkpoint":
+            node.shard.desk.data_plane._checkpoints.want(0)
+            node.tick()
+        elif ending == "stop":
+            node.step(StopWanted())
+            assert node.shard.is_stopped
+    for again in (9, 10):
+        node.crash()
+        node.client(client=again)
+    assert node.client(client=11).send("s", "t", [b"new"]).base_offset == 65_537
 
 
 @pytest.mark.parametrize(("durability", "is_awaited"), [("persisted", False), ("replicated", True)])

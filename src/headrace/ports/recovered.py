@@ -13,6 +13,8 @@ class ViewState(msgspec.Struct, frozen=True):
     `is_suspect`: its log may have lost ops that it acknowledged, so the shortness of its log proves
     nothing until a later view has been installed. `is_view_lost`: even the view may be older than
     one that it promised, so it must hear of the view from others before it takes part (FM-7).
+    `is_tail_lost`: power was lost, and so maybe what was written and not synced: nothing for a
+    group that waits for syncs, acknowledged ops for one that does not. Its log does not say so yet.
     """
 
     group: int
@@ -21,6 +23,7 @@ class ViewState(msgspec.Struct, frozen=True):
     commit: int  # known to be committed when the view was entered
     is_suspect: bool
     is_view_lost: bool = False
+    is_tail_lost: bool = False
 
 
 class GroupCheckpoint(msgspec.Struct, frozen=True):
@@ -44,14 +47,11 @@ class RecoveredGroup(msgspec.Struct, frozen=True):
     """One group as the disk knows it.
 
     Entries are in order of ops, above the checkpoint's commit point; an op may be missing.
-    `is_tail_lost`: power was lost, and so maybe what was written and not synced: nothing for a
-    group that waits for syncs, but acknowledged ops for one that does not.
     """
 
     state: ViewState
     checkpoint: GroupCheckpoint | None
     entries: tuple[RecoveredEntry, ...]
-    is_tail_lost: bool = False
 
 
 class Finding(msgspec.Struct, frozen=True):

@@ -60,7 +60,7 @@ def find_end(group: RecoveredGroup, log: PartitionLog | None) -> JournalEnd:
         history_epoch=epoch,
         first_offset=first,
         next_offset=following,
-        is_tail_lost=group.is_tail_lost,
+        is_tail_lost=group.state.is_tail_lost,
     )
 
 

@@ -128,6 +128,7 @@ class Keeper:
         self._fenced: dict[int, None] = {}
         self.findings: list[Finding] = []
         self._unopened: dict[int, Local] = {}  # until the journal is applied again
+        self._unsettled: dict[int, Local] = {}  # until the log says what went with the power
         self._orphans = Orphans(desk, self.shared)
 
     def find(self, namespace: GroupId) -> Local:
@@ -220,6 +221,16 @@ class Keeper:
             elif self._desk.now >= due:
                 self._propose_missing(local)
 
+    def _settle_tails(self) -> None:
+        """Have partitions whose logs say what went with the power forget that they must.
+
+        Not before their files were judged by it.
+        """
+        for group, local in list(self._unsettled.items()):
+            if local.machine.is_open and not local.is_short:
+                del self._unsettled[group]
+                self._desk.data_plane.settle_tail(group)
+
     def _tell_lost(self, local: Local) -> None:
         """Tell which offsets a power cut may have taken, unless they are purged by now (D12)."""
         for first, end in local.machine.lost_ranges:
@@ -260,8 +271,9 @@ class Keeper:
         watched = desk.watch(target, machine)
         past = plane.add_group(config, watched, DedupTable(target.group, desk.probes))
         local = Local(target, plane.groups[target.group], machine)
-        if past is not None and past.is_tail_lost and not target.is_persisted:
+        if past is not None and past.state.is_tail_lost:
             local.lost_until = ceiling
+            self._unsettled[target.group] = local
         self.locals[target.group] = local
         if desk.settings.data.replica_count > 1:
             machine.open()  # What its own journal lacks, the others have.
@@ -277,6 +289,7 @@ class Keeper:
         self._fenced.pop(group, None)
         self._unstored.pop(group, None)
         self._unopened.pop(group, None)
+        self._unsettled.pop(group, None)
         local.machine.close()
         self._forget(group, local.target.created_revision)
         self._removed.append(group)
@@ -336,16 +349,9 @@ class Keeper:
         plane = desk.data_plane
         if self._unopened and plane.has_begun:
             self._open_replayed()
-        for group in plane.touched:
-            local = self.locals.get(group)
-            if local is None:
-                continue
-            waiting = local.machine.waiting_bytes
-            if waiting >= desk.settings.store_bytes:
-                local.machine.store()
-            elif waiting:
-                self._unstored[group] = local
-        plane.touched.clear()
+        if self._unsettled:
+            self._settle_tails()
+        self._store_touched()
         if self._unstored and desk.now >= self._store_due:
             self._store_all()
         self._read_pieces()
@@ -372,6 +378,19 @@ class Keeper:
             assert local.replica.commit_min == local.replica.op
             local.machine.open(is_whole=True, lost_until=local.lost_until)
         self._unopened.clear()
+
+    def _store_touched(self) -> None:
+        plane = self._desk.data_plane
+        for group in plane.touched:
+            local = self.locals.get(group)
+            if local is None:
+                continue
+            waiting = local.machine.waiting_bytes
+            if waiting >= self._desk.settings.store_bytes:
+                local.machine.store()
+            elif waiting:
+                self._unstored[group] = local
+        plane.touched.clear()
 
     def _store_all(self) -> None:
         self._store_due = self._desk.now + self._desk.settings.store_ticks

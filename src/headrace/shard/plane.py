@@ -61,6 +61,7 @@ from headrace.vsr.events import (
     RoomMade,
     SetTimer,
     StopTimer,
+    TailSettled,
     TakeCheckpoint,
     TimerFired,
     ViewDurable,
@@ -186,8 +187,7 @@ class Plane:
             past = None
         if past is None:
             past = _forgotten(config.group, self._opened)
-        if not config.is_persisted:
-            past = _suspected(past)
+        past = _after_power_loss(past, is_persisted=config.is_persisted)
         replica = self._make_replica(config, machine, table)
         replica.restore(past, is_replaced=self._opened.incarnation > 0)
         self.groups[config.group] = replica
@@ -340,6 +340,10 @@ class Plane:
         if not self._has_begun:
             return
         self._inbox.append((self.groups[group], event))
+
+    def settle_tail(self, group: int) -> None:
+        """Have a group forget that its tail was lost with the power: its log says so now."""
+        self._inbox.append((self.groups[group], TailSettled()))
 
     def put_piece(self, replica: Replica, event: PieceRead) -> None:
         """Take what was read of a stored piece."""
@@ -586,13 +590,24 @@ def _forgotten(group: int, opened: Opened) -> RecoveredGroup | None:
     """
     if not opened.is_suspect and (opened.is_first or opened.incarnation > 0):
         return None
-    state = ViewState(group, 0, 0, 0, is_suspect=opened.is_suspect, is_view_lost=opened.is_rotten)
-    return RecoveredGroup(state, None, (), is_tail_lost=opened.is_power_loss)
+    state = ViewState(
+        group,
+        0,
+        0,
+        0,
+        is_suspect=opened.is_suspect,
+        is_view_lost=opened.is_rotten,
+        is_tail_lost=opened.is_power_loss,
+    )
+    return RecoveredGroup(state, None, ())
 
 
-def _suspected(past: RecoveredGroup | None) -> RecoveredGroup | None:
-    """Give the past of a group that acknowledges before a sync: with the power its tail is lost."""
-    if past is None or not past.is_tail_lost:
+def _after_power_loss(past: RecoveredGroup | None, *, is_persisted: bool) -> RecoveredGroup | None:
+    """Give the past of a group as its class has it: who waits for syncs lost nothing of its own."""
+    if past is None or not past.state.is_tail_lost:
         return past
-    state = msgspec.structs.replace(past.state, is_suspect=True)
+    if is_persisted:
+        state = msgspec.structs.replace(past.state, is_tail_lost=False)
+    else:
+        state = msgspec.structs.replace(past.state, is_suspect=True)
     return msgspec.structs.replace(past, state=state)

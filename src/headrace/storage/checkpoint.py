@@ -29,6 +29,7 @@ _GROUP = struct.Struct("<IIQIIQIIII")
 _ARTIFACT = struct.Struct("<IIQQ")
 _SUSPECT = 1
 _VIEW_LOST = 2
+_TAIL_LOST = 4
 _CHECKSUM_BYTES = 8
 
 
@@ -139,7 +140,9 @@ def _encode_group(group: GroupCheckpoint) -> bytes:
         parts.append(_ARTIFACT.pack(artifact.kind, 0, artifact.frontier, len(artifact.data)))
         parts.append(artifact.data)
     head = _GROUP.pack(
-        (_SUSPECT if state.is_suspect else 0) | (_VIEW_LOST if state.is_view_lost else 0),
+        (_SUSPECT if state.is_suspect else 0)
+        | (_VIEW_LOST if state.is_view_lost else 0)
+        | (_TAIL_LOST if state.is_tail_lost else 0),
         0,
         state.group,
         state.view,
@@ -169,6 +172,7 @@ def _read_group(reader: Reader) -> GroupCheckpoint:
             commit,
             is_suspect=bool(flags & _SUSPECT),
             is_view_lost=bool(flags & _VIEW_LOST),
+            is_tail_lost=bool(flags & _TAIL_LOST),
         ),
         commit_header,
         client_table,

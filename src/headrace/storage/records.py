@@ -46,6 +46,7 @@ _FLAG_BODY = 1  # of a Prepare: the body follows in this record
 _FLAG_NEVER_HELD = 2  # of a Prepare: the body was never here, and the op never acknowledged
 _FLAG_SUSPECT = 1  # of a ViewState
 _FLAG_VIEW_LOST = 2
+_FLAG_TAIL_LOST = 4
 _OPERATION_AT = 208
 _OP = struct.Struct("<Q")
 _OP_AT = 176
@@ -143,8 +144,10 @@ def prepare_entry(header: bytes, body: Buffer | None, *, is_never_held: bool) ->
 def view_entry(state: ViewState) -> Entry:
     """Give the entry of a group's view."""
     assert state.log_view <= state.view
-    flags = (_FLAG_SUSPECT if state.is_suspect else 0) | (
-        _FLAG_VIEW_LOST if state.is_view_lost else 0
+    flags = (
+        (_FLAG_SUSPECT if state.is_suspect else 0)
+        | (_FLAG_VIEW_LOST if state.is_view_lost else 0)
+        | (_FLAG_TAIL_LOST if state.is_tail_lost else 0)
     )
     views = state.view | state.log_view << 32
     return Entry(Kind.VIEW_STATE, flags, state.group, views, state.commit.to_bytes(8, "little"))
@@ -161,6 +164,7 @@ def view_of(entry: Entry) -> ViewState:
         commit,
         is_suspect=bool(entry.flags & _FLAG_SUSPECT),
         is_view_lost=bool(entry.flags & _FLAG_VIEW_LOST),
+        is_tail_lost=bool(entry.flags & _FLAG_TAIL_LOST),
     )
 
 

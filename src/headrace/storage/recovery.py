@@ -226,10 +226,10 @@ def _recovered(group: _Group, suspect_at: int, lost_at: int, power_lost_at: int)
             is_suspect=is_suspect,
             # A synced record that is gone may have held a later view.
             is_view_lost=state.is_view_lost or group.state_sequence < lost_at,
+            is_tail_lost=state.is_tail_lost or group.state_sequence < power_lost_at,
         ),
         group.checkpoint,
         tuple([RecoveredEntry(held.header, held.body, held.is_never_held) for held in ops]),
-        is_tail_lost=group.state_sequence < power_lost_at,
     )
 
 

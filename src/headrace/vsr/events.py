@@ -34,6 +34,10 @@ class OwnOp(msgspec.Struct, frozen=True):
     client: int = 0
 
 
+class TailSettled(msgspec.Struct, frozen=True):
+    """The log says by now what may have gone with the power."""
+
+
 class RoomMade(msgspec.Struct, frozen=True):
     """The journal may have room again for what waits for it."""
 
@@ -103,6 +107,7 @@ GroupEvent: TypeAlias = (
     RequestReceived
     | OwnOp
     | RoomMade
+    | TailSettled
     | PieceRead
     | FrameReceived
     | PrepareDurable

@@ -25,6 +25,7 @@ from headrace.vsr.events import (
     PrimarySilent,
     RequestReceived,
     RoomMade,
+    TailSettled,
     TimerFired,
     ViewDurable,
 )
@@ -75,6 +76,7 @@ class Replica:
             RequestReceived: self._on_request,
             OwnOp: self._on_own,
             RoomMade: self._on_room,
+            TailSettled: self._on_settled,
             PieceRead: self._on_piece_read,
             FrameReceived: self._on_frame,
             PrepareDurable: self._on_prepare_durable,
@@ -253,6 +255,7 @@ class Replica:
             state.commit_min,
             is_suspect=state.is_suspect,
             is_view_lost=state.is_wiped,
+            is_tail_lost=state.is_tail_lost,
         )
         entry = state.log.get(state.commit_min)
         header = b"" if entry is None else entry.data
@@ -293,6 +296,11 @@ class Replica:
 
     def _on_room(self, event: RoomMade) -> None:
         normal.on_room(self.state)
+
+    def _on_settled(self, _: TailSettled) -> None:
+        if self.state.is_tail_lost:
+            self.state.is_tail_lost = False
+            self.state.persist_view()
 
     def _on_piece_read(self, event: PieceRead) -> None:
         transfer.on_piece_read(self.state, event)
@@ -344,6 +352,8 @@ def _restore(state: State, recovered: RecoveredGroup) -> None:
     state.log_view = view_state.log_view
     state.durable_view = (state.view, state.log_view)
     state.is_suspect = view_state.is_suspect
+    # Of several replicas the others know what it has lost: its next view settles that.
+    state.is_tail_lost = view_state.is_tail_lost and state.replicas == 1
     checkpoint = recovered.checkpoint
     if checkpoint is not None and checkpoint.commit_header:
         header = PREPARE.decode(checkpoint.commit_header)
@@ -371,6 +381,7 @@ def _restore(state: State, recovered: RecoveredGroup) -> None:
     known = [each.header.commit for each in entries if each.header.op >= log.linked]
     state.commit_max = max([state.commit_min, view_state.commit, *known])
     normal.advance_durable(state)
+    normal.apply_committed(state)
 
 
 def _on_probe_timer(state: State) -> None:

@@ -133,9 +133,9 @@ class State:
         self.view = self.log_view = 0
         self.commit_min = self.commit_max = 0
         self.durable = 0  # every op up to it is on the disk, and so may be acknowledged
-        self.is_suspect = self.is_wiped = (
-            False  # wiped: it has forgotten promises, and must hear of its view from others
-        )
+        # Wiped: it has forgotten promises, and must hear of its view from others. A lost tail: ops
+        # of a single replica went with the power, and the log does not say so yet.
+        self.is_suspect = self.is_wiped = self.is_tail_lost = False
         self.timestamp = 0  # the highest stamp that was given or seen
         # The view as the journal will remember it, and what waits for that.
         self.durable_view = (0, 0)
@@ -226,6 +226,7 @@ class State:
             commit,
             is_suspect=self.is_suspect,
             is_view_lost=self.is_wiped,
+            is_tail_lost=self.is_tail_lost,
         )
         self.out.append(PersistView(state))
 
