@@ -1,13 +1,15 @@
 """Logins that fail, and sessions that end because what they rest on has changed (SE-1 to SE-5)."""
 
+import msgspec
 import pytest
 
+from headrace.base.limits import MIB
 from headrace.shard.revocation import ENDED
-from headrace.wire.commands import messages, streams, tokens, topics, users
+from headrace.wire.commands import groups, messages, streams, tokens, topics, users
 from headrace.wire.commands.session import LOGIN_PASSWORD, LOGOUT, PasswordLogin, Register
 from headrace.wire.errors import Code, RefusedError
 from headrace.wire.evictions import EvictedError, EvictionReason
-from headrace.wire.identifiers import Consumer, First
+from headrace.wire.identifiers import Consumer, First, Next
 from headrace.wire.numbers import ConsumerKind, UserStatus
 from headrace.wire.permissions import GlobalPermissions, Permissions
 from headrace.wire.replies import REPLY, read_answer
@@ -198,6 +200,45 @@ def test_a_poll_that_waits_for_the_disk_is_asked_again() -> None:
     node.is_reading_segments = True
     node.tick()
     assert REPLY.decode(anna.take()).status == Code.UNAUTHORIZED
+
+
+@pytest.mark.parametrize("is_parked", [False, True])
+def test_a_poll_that_waits_is_not_served_once_the_partition_is_dealt_to_another(
+    is_parked: bool,
+) -> None:
+    """CG-14: not when the disk answers, nor when the offset before it is stored."""
+    node = Whole(tail_bytes_max=MIB if is_parked else 1)
+    client, other = node.client(), node.client()
+    client.ask(streams.CREATE_STREAM, streams.CreateStream("s"))
+    client.ask(topics.CREATE_TOPIC, topics.CreateTopic("s", 1, "t"))
+    client.ask(groups.CREATE_GROUP, groups.CreateGroup("s", "t", "g"))
+    for member in (client, other):
+        member.ask(groups.JOIN_GROUP, groups.JoinGroup("s", "t", "g"))
+    for _ in range(2):
+        client.send("s", "t", [b"x" * 2000])
+    node.tick(10)
+    poll = msgspec.structs.replace(
+        POLL,
+        consumer=Consumer(ConsumerKind.GROUP, "g"),
+        strategy=Next(),
+        count=1,
+        auto_commit=True,
+    )
+    frame = client.make_frame(messages.POLL_MESSAGES, poll)
+    node.is_reading_segments = node.is_syncing = False
+    leave = client.make_frame(groups.LEAVE_GROUP, groups.LeaveGroup("s", "t", "g"))
+    client.post(*[frame] * (1 + is_parked), leave)
+    node.is_syncing = True
+    node.tick()
+    node.is_reading_segments = True
+    node.tick()
+    polled = [
+        messages.POLL_MESSAGES.decode_reply(read_answer(answer))
+        for answer in node.inbox[client.connection]
+        if REPLY.decode(answer).operation == messages.POLL_MESSAGES.operation
+    ]
+    assert [each.messages_count for each in polled] == [1, 0][not is_parked :]
+    assert polled[-1].partition_id == messages.RESYNC_PARTITION
 
 
 def test_only_who_holds_a_session_is_trusted() -> None:

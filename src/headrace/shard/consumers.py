@@ -1,7 +1,7 @@
 """Who a consumer is: the number by which its offsets are kept, and what it may touch."""
 
 from headrace.base.checksum import xxh32
-from headrace.groups.roster import owns
+from headrace.groups.roster import may_poll, owns
 from headrace.metadata import resolve
 from headrace.metadata.state import Topic
 from headrace.wire.identifiers import Consumer
@@ -17,6 +17,11 @@ def consumer_key(topic: Topic, consumer: Consumer) -> int:
     if consumer.kind == ConsumerKind.GROUP:
         return resolve.group(topic, consumer.id).id
     return consumer.id if isinstance(consumer.id, int) else xxh32(consumer.id.encode())
+
+
+def may_poll_partition(topic: Topic, group_id: int, client: int, partition: int) -> bool:
+    """Whether a client is served from a partition for its group (CG-14)."""
+    return may_poll(resolve.group(topic, group_id).roster, client=client, partition=partition)
 
 
 def owns_partition(topic: Topic, group_id: int, client: int, partition: int) -> bool:

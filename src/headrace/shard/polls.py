@@ -11,13 +11,11 @@ Flow: route, reply.
 import struct
 from typing import NamedTuple
 
-from headrace.groups.roster import may_poll
-from headrace.metadata import resolve
-from headrace.metadata.access import Scope, check_access, reach
+from headrace.metadata.access import reach
 from headrace.partitions import gather
 from headrace.partitions.gather import Polled, PollStart
 from headrace.shard.connections import Connection
-from headrace.shard.consumers import consumer_key
+from headrace.shard.consumers import consumer_key, may_poll_partition
 from headrace.shard.desk import Desk
 from headrace.shard.keeper import Keeper, Local
 from headrace.vsr.events import OwnOp
@@ -76,12 +74,11 @@ class Polls:
         key_id = consumer_key(topic, request.consumer)
         partition = request.partition_id
         if kind == ConsumerKind.GROUP:
-            roster = resolve.group(topic, key_id).roster
             if partition is None:
                 self._send(connection.number, header, 0, 0, None)
                 return
-            if not may_poll(roster, client=header.client, partition=partition):
-                self._send(connection.number, header, RESYNC_PARTITION, 0, None)
+            if not may_poll_partition(topic, key_id, header.client, partition):
+                self._resync(connection.number, header)
                 return
         partition = partition or 0
         if partition >= len(topic.partitions):
@@ -89,6 +86,10 @@ class Polls:
         key = _Key(topic.namespace(partition), kind, key_id)
         due = desk.now + _PARKED_TICKS
         self._begin(_Poll(connection.number, header, request, partition, key, due))
+
+    def _resync(self, connection: int, header: RequestHeader) -> None:
+        """Tell a member that the partition is not dealt to it (CG-14)."""
+        self._send(connection, header, RESYNC_PARTITION, 0, None)
 
     def _begin(self, poll: _Poll) -> None:
         local = self._keeper.locals.get(poll.key.group)
@@ -184,24 +185,34 @@ class Polls:
         try:
             if isinstance(result, RefusedError):
                 raise result
-            self._check_again(poll)
+            if self._may_go_on(poll):
+                self._answer(local, poll, result)
         except RefusedError as error:
-            code = self._desk.refusal(error.code)
-            self._desk.answers.refuse(poll.connection, poll.header, code)
-        else:
-            self._answer(local, poll, result)
+            self._refuse(poll, error.code)
 
-    def _check_again(self, poll: _Poll) -> None:
-        """Ask whether the user still may: much can change while a poll waits (SE-4).
+    def _may_go_on(self, poll: _Poll) -> bool:
+        """Whether the partition is still dealt to the member: much can change while a poll waits.
+
+        If not, it is told so.
 
         Raises:
-            RefusedError: It may not, or the session is over.
+            RefusedError: The user may not poll any more (SE-4), or the session is over.
         """
         connection = self._desk.connections.get(poll.connection)
         if connection is None or not connection.is_bound:
             raise RefusedError(Code.UNAUTHENTICATED)
-        scope = Scope(poll.request.stream, poll.request.topic)
-        check_access(self._desk.state, connection.user_id, POLL_MESSAGES.code, scope)
+        asked, state = poll.request, self._desk.state
+        topic = reach(state, connection.user_id, POLL_MESSAGES.code, asked.stream, asked.topic)
+        client, key = poll.header.client, poll.key
+        is_dealt = key.kind != ConsumerKind.GROUP or may_poll_partition(
+            topic, key.id, client, poll.partition
+        )
+        if not is_dealt:
+            self._resync(poll.connection, poll.header)
+        return is_dealt
+
+    def _refuse(self, poll: _Poll, code: Code) -> None:
+        self._desk.answers.refuse(poll.connection, poll.header, self._desk.refusal(code))
 
     def _settle_commits(self) -> None:
         for key in list(self._commits):
@@ -216,11 +227,10 @@ class Polls:
 
     def _resume(self, poll: _Poll) -> None:
         try:
-            self._check_again(poll)
-            self._begin(poll)
+            if self._may_go_on(poll):
+                self._begin(poll)
         except RefusedError as error:
-            code = self._desk.refusal(error.code)
-            self._desk.answers.refuse(poll.connection, poll.header, code)
+            self._refuse(poll, error.code)
 
     def tick(self) -> None:
         """Propose again what found no place, and refuse who has waited too long."""
@@ -237,8 +247,7 @@ class Polls:
             late = [poll for poll in polls if poll.due <= now]
             for poll in late:
                 polls.remove(poll)
-                code = Code.TRANSIENT_NOT_ACCEPTED
-                self._desk.answers.refuse(poll.connection, poll.header, code)
+                self._refuse(poll, Code.TRANSIENT_NOT_ACCEPTED)
             if not polls:
                 del self._parked[key]
 
@@ -252,5 +261,4 @@ class Polls:
             del self._commits[key]
             gone += self._parked.pop(key, ())
         for poll in gone:
-            code = self._desk.refusal(Code.PARTITION_NOT_FOUND)
-            self._desk.answers.refuse(poll.connection, poll.header, code)
+            self._refuse(poll, Code.PARTITION_NOT_FOUND)
