@@ -271,14 +271,16 @@ class Keeper:
         watched = desk.watch(target, machine)
         past = plane.add_group(config, watched, DedupTable(target.group, desk.probes))
         local = Local(target, plane.groups[target.group], machine)
-        if past is not None and past.state.is_tail_lost:
+        is_tail_lost = past is not None and past.state.is_tail_lost
+        if is_tail_lost:
             local.lost_until = ceiling
-            self._unsettled[target.group] = local
         self.locals[target.group] = local
         if desk.settings.data.replica_count > 1:
             machine.open()  # What its own journal lacks, the others have.
         else:
             self._unopened[target.group] = local
+            if is_tail_lost:
+                self._unsettled[target.group] = local
         desk.probes.hit("partitions.materialised")
         return local
 
