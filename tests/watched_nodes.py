@@ -18,6 +18,7 @@ pytest do that `tests/plugin` starts, or leaves its data below the folder of its
 import os
 import shlex
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -50,10 +51,11 @@ class Started:
 
 
 class Watch:
-    """The nodes of one run that are still to be searched."""
+    """The nodes of one run that are still to be searched; campaigns start them in threads."""
 
     def __init__(self) -> None:
         self._unsearched: list[Started] = []
+        self._lock = threading.Lock()
 
     def starts(self, command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> None:
         """Note a process that is about to be started, if it is a node.
@@ -63,9 +65,10 @@ class Watch:
         node = find_node(command, folder, environment)
         if node is None:
             return
-        if node.data is not None:
-            self._unsearched = [each for each in self._unsearched if each.data != node.data]
-        self._unsearched.append(node)
+        with self._lock:
+            if node.data is not None:
+                self._unsearched = [each for each in self._unsearched if each.data != node.data]
+            self._unsearched.append(node)
 
     def removes(self, folder: Path) -> None:
         """Search the nodes in a folder that is about to be removed.
@@ -74,9 +77,10 @@ class Watch:
             LeakedError: One has left a secret.
         """
         check_nodes(folder)
-        self._unsearched = [
-            each for each in self._unsearched if not (each.is_in(folder) and each.has_output())
-        ]
+        with self._lock:
+            self._unsearched = [
+                each for each in self._unsearched if not (each.is_in(folder) and each.has_output())
+            ]
 
     def hand_in(self, output: str, folder: Path) -> None:
         """Search what the node has printed that was started last in a folder, and the folder.
@@ -86,10 +90,11 @@ class Watch:
         """
         check_output(output)
         check_nodes(folder)
-        for node in reversed(self._unsearched):
-            if node.data is None or node.is_in(folder):
-                self._unsearched.remove(node)
-                return
+        with self._lock:
+            for node in reversed(self._unsearched):
+                if node.data is None or node.is_in(folder):
+                    self._unsearched.remove(node)
+                    return
 
     def finish(self) -> None:
         """Search what is left.
