@@ -20,6 +20,7 @@ and requests on their way on each (without: one, in lockstep). PART is part of s
 import argparse
 import json
 import os
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -64,6 +65,7 @@ SETTLE_SECONDS = 1.0
 LOAD_MAX = (os.cpu_count() or 1) * 1.25  # server and generator alone keep two cores busy
 OUTCOME_UNKNOWN = str(int(Code.TRANSIENT_NOT_COMMITTED))
 SENDING_SECONDS_MAX = 60.0  # for what is sent to have something to poll
+FREE_BYTES_MIN = 64 << 30  # the files that fill the page cache, and what all cases send
 
 # --- Produce. ---
 
@@ -355,6 +357,12 @@ def main() -> None:
         folder = Path(stack.enter_context(TemporaryDirectory(dir=options.folder)))
         loads = [machine.load_average()]
         is_filled = not options.quick if options.fill is None else options.fill
+        free_bytes = shutil.disk_usage(folder).free
+        if not options.quick and not options.only and free_bytes < FREE_BYTES_MIN:
+            sys.exit(
+                f"all cases write up to {FREE_BYTES_MIN >> 30} GiB, and {folder.parent} has "
+                f"{free_bytes >> 30} GiB free; --folder takes another place, --quick less of it"
+            )
         if is_filled:
             filled = pagecache.fill(folder)
             print(filled, flush=True)
