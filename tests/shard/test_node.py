@@ -254,6 +254,21 @@ def test_a_checkpoint_does_not_wait_for_a_partition_that_goes() -> None:
     assert plane.checkpoints_done == 1
 
 
+def test_a_topic_that_is_made_and_purged_at_once() -> None:
+    """Both are applied in one turn: the purge is ordered before the partition has files."""
+    node = Whole()
+    client, other = node.client(), node.client()
+    client.ask(streams.CREATE_STREAM, streams.CreateStream("s"))
+    node.is_syncing = False
+    client.post(client.make_frame(topics.CREATE_TOPIC, topics.CreateTopic("s", 1, "t")))
+    other.post(other.make_frame(topics.PURGE_TOPIC, topics.PurgeTopic("s", "t")))
+    node.is_syncing = True
+    node.tick()
+    for asked in (client, other):
+        read_answer(asked.take())
+    assert client.send("s", "t", [b"first"]).base_offset == 0
+
+
 def without_tail() -> Whole:
     """Give a node whose weak topic has confirmed what the next power cut takes."""
     node = Whole(topic_defaults=WEAK)

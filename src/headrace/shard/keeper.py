@@ -193,6 +193,7 @@ class Keeper:
                 local = self._add(each)
             local.target = each
             self._propose_missing(local)
+        self._open_replayed()  # before anything is ordered in one that was just made
         for group, origin in desk.data_plane.dormant_groups():
             # What metadata has seen created and does not know any more was deleted; what it has
             # not seen yet may be to come: this replica may lag (RC-16).
@@ -348,8 +349,7 @@ class Keeper:
     def after_turn(self) -> None:
         """Hand over to segments what has come together, and carry on what machines want."""
         desk = self._desk
-        plane = desk.data_plane
-        if self._unopened and plane.has_begun:
+        if self._unopened:
             self._open_replayed()
         if self._unsettled:
             self._settle_tails()
@@ -376,6 +376,8 @@ class Keeper:
 
     def _open_replayed(self) -> None:
         """Take up the files of partitions whose log is whole: nobody else has more of it."""
+        if not self._desk.data_plane.has_begun:
+            return
         for local in self._unopened.values():
             assert local.replica.commit_min == local.replica.op
             local.machine.open(is_whole=True, lost_until=local.lost_until)
