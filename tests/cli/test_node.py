@@ -47,13 +47,16 @@ def starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Starts:
 
 def test_serve(starts: Starts) -> None:
     starts.code = 1
-    assert run(["serve", "--data", "here", "--tcp", "0.0.0.0:0", "--http", "[::1]:0"]) == 1
+    listen = ["--tcp", "0.0.0.0:0", "--http", "[::1]:0"]
+    assert run(["serve", "--data", "here", *listen, "--allow-plaintext"]) == 1
     config = starts.config
     assert config is not None
     assert (starts.profile, config.profile, starts.is_throwaway) == ("serve", "serve", False)
     assert config.server.data_dir == Path("here")
     assert str(config.tcp.address) == "0.0.0.0:0"
     assert config.origin("http.address") == "flag --http"
+    assert config.tls.allow_plaintext
+    assert config.origin("tls.allow_plaintext") == "flag --allow-plaintext"
     assert config.root.password is None
 
 
@@ -111,6 +114,8 @@ def test_dev_keeps_a_folder_that_was_named(
         (["serve", "--shards", "0"], 'server.shards = "0" (flag --shards): allowed 1 to 65534'),
         (["serve", "--config", "no-such"], "no-such: No such file or directory"),
         (["serve", "--tcp", "x"], "has no port"),
+        (["serve", "--tcp", "0.0.0.0:0"], "must be on loopback without TLS, or"),
+        (["serve", "--http", "[::]:0"], "must be on loopback without TLS, or"),
     ],
 )
 def test_refusals(
@@ -133,11 +138,22 @@ def test_all_problems_at_once(starts: Starts, capsys: pytest.CaptureFixture[str]
     assert starts.config is None
 
 
+def test_dev_has_no_way_to_leave_loopback(
+    starts: Starts, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["dev", "--allow-plaintext"]) == Exit.USAGE
+    assert "No such option" in capsys.readouterr().err
+    monkeypatch.setenv("HEADRACE_TLS_ALLOW_PLAINTEXT", "true")
+    assert run(["dev", "--tcp", "0.0.0.0:8090"]) == Exit.USAGE
+    assert "must be on loopback under `headrace dev`" in capsys.readouterr().err
+    assert starts.config is None
+
+
 def test_default_credentials_stay_on_loopback(
     starts: Starts, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("HEADRACE_ROOT_PASSWORD", "iggy")
-    assert run(["serve", "--tcp", "0.0.0.0:8090"]) == Exit.USAGE
+    assert run(["serve", "--tcp", "0.0.0.0:8090", "--allow-plaintext"]) == Exit.USAGE
     assert "root.password = ... (environment HEADRACE_ROOT_PASSWORD)" in capsys.readouterr().err
     assert starts.config is None
     assert run(["serve", "--data", "d"]) == 0

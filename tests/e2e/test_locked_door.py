@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from headrace.base.endpoints import Endpoint
 from headrace.wire.commands import streams, tokens, topics, users
 from headrace.wire.evictions import EvictedError
 from headrace.wire.numbers import UserStatus
 from tests.e2e.raw import RawClient
 from tests.known_secrets import make_password
 from tests.node import Node, NodeError, running_node
+from tests.watched_nodes import hand_in
 
 pytestmark = pytest.mark.slow
 
@@ -35,6 +37,36 @@ def open_to_others(folder: Path) -> dict[str, str]:
         for path in (folder, *folder.rglob("*"))
         if (mode := stat.S_IMODE(path.lstat().st_mode)) & 0o077
     }
+
+
+@pytest.mark.parametrize("listen", [("--tcp", "0.0.0.0:0"), ("--http", "[::]:0")])
+def test_a_door_to_other_machines_without_tls_stays_shut(
+    listen: tuple[str, str], tmp_path: Path
+) -> None:
+    node = Node(tmp_path, profile="serve", arguments=listen)
+    with pytest.raises(NodeError, match=r"tls\.allow_plaintext must be true"):
+        node.start()
+    assert " is ready" not in node.output()
+    assert not node.data.exists()
+    hand_in(node.output(), tmp_path)
+
+
+def test_a_door_to_other_machines_is_opened_with_a_warning() -> None:
+    """Two starts: 3 s, ten on a busy machine."""
+    warning = "no TLS off loopback at tcp.address = 0.0.0.0:0: passwords and messages travel"
+    listen = ("--tcp", "0.0.0.0:0", "--allow-plaintext")
+    with running_node(profile="serve", arguments=listen) as node:
+        (password,) = PASSWORD.findall(node.output())
+        assert node.tcp.host == "0.0.0.0"
+        with closing(RawClient(Endpoint("127.0.0.1", node.tcp.port), 7)) as root:
+            root.login(password=password.encode())
+        assert node.output().count(warning) == 1
+        assert node.output().index(warning) < node.output().index(" is ready")
+        node.stop()
+        node.start()
+        assert node.output().count(warning) == 2
+    with running_node(profile="serve", arguments=("--allow-plaintext",)) as node:
+        assert "TLS" not in node.output()
 
 
 def test_the_first_start_shows_a_password_once_and_opens_nothing() -> None:

@@ -1,5 +1,7 @@
 """Every rule between keys: kept by the defaults, and broken by what it forbids."""
 
+from pathlib import Path
+
 import pytest
 
 from headrace.server.config import ConfigError, Profile, load_config
@@ -7,6 +9,7 @@ from headrace.server.config_relations import RELATIONS
 from headrace.server.config_sections import SETTINGS
 
 GOOD_PASSWORD = "correct horse battery"
+PLAINTEXT = {"tls.allow_plaintext": "true"}
 
 # What breaks each rule and nothing else, by the first of its keys and a word of its sentence.
 BREACHES: list[tuple[str, str, dict[str, str], Profile]] = [
@@ -15,10 +18,16 @@ BREACHES: list[tuple[str, str, dict[str, str], Profile]] = [
     ("http.address", "another", {"http.address": "127.0.0.1:8090"}, "serve"),
     ("tcp.address", "loopback", {"tcp.address": "0.0.0.0:1"}, "dev"),
     ("http.address", "loopback", {"http.address": "[::]:1"}, "dev"),
+    ("tcp.address", "without TLS", {"tcp.address": "0.0.0.0:1"}, "serve"),
+    ("http.address", "without TLS", {"http.address": "[::]:1"}, "serve"),
     (
         "root.password",
         "everybody knows",
-        {"root.password": "iggy", "http.address": "192.0.2.1:1"},
+        {
+            "root.password": "iggy",
+            "http.address": "192.0.2.1:1",
+            "tls.allow_plaintext": "true",
+        },
         "serve",
     ),
     ("root.password", "password_min", {"root.password": "elevenchars"}, "serve"),
@@ -101,8 +110,13 @@ def test_every_rule_has_its_breach() -> None:
     [
         ({}, "serve"),
         ({}, "dev"),
-        ({"tcp.address": "0.0.0.0:8090"}, "serve"),
-        ({"tcp.address": "0.0.0.0:8090", "root.password": GOOD_PASSWORD}, "serve"),
+        (PLAINTEXT | {"tcp.address": "0.0.0.0:8090"}, "serve"),
+        (PLAINTEXT | {"tcp.address": "0.0.0.0:8090", "root.password": GOOD_PASSWORD}, "serve"),
+        (PLAINTEXT | {"tcp.address": "[::]:1", "http.address": "node.example.org:2"}, "serve"),
+        (PLAINTEXT, "serve"),
+        ({"tcp.address": "localhost:1", "http.address": "127.9.9.9:2"}, "serve"),
+        ({"tcp.address": "[::1]:1", "http.enabled": "false"}, "serve"),
+        ({"http.address": "0.0.0.0:1", "http.enabled": "false"}, "serve"),
         ({"root.password": "iggy"}, "serve"),
         ({"tcp.address": "127.0.0.1:0", "http.address": "127.0.0.1:0"}, "serve"),
         ({"tcp.address": "0.0.0.0:1", "tcp.enabled": "false"}, "dev"),
@@ -121,3 +135,36 @@ def test_a_breach_names_value_origin_and_the_other_key() -> None:
         "journal.bytes_max = 128 MiB (environment HEADRACE_JOURNAL_BYTES_MAX): must be at least "
         "4 x tcp.frame_bytes_max (tcp.frame_bytes_max = 64 MiB)"
     )
+
+
+@pytest.mark.parametrize(
+    "host", ["0.0.0.0", "[::]", "192.0.2.1", "node.example.org", "localhost.a"]
+)
+def test_plaintext_off_loopback_is_refused_with_what_to_do(host: str) -> None:
+    environment = {"HEADRACE_HTTP_ADDRESS": f"{host}:2"}
+    with pytest.raises(ConfigError) as caught:
+        load_config(None, environment, {"tcp.address": f"{host}:1"}, "serve")
+    rule = (
+        "must be on loopback without TLS, or tls.allow_plaintext must be true (flag "
+        "--allow-plaintext): passwords and messages travel in clear (tls.allow_plaintext = false)"
+    )
+    assert [str(each) for each in caught.value.problems] == [
+        f"tcp.address = {host}:1 (flag --tcp): {rule}",
+        f"http.address = {host}:2 (environment HEADRACE_HTTP_ADDRESS): {rule}",
+    ]
+
+
+def test_plaintext_may_be_allowed_by_file_variable_and_flag(tmp_path: Path) -> None:
+    file = tmp_path / "node.toml"
+    file.write_text('[tcp]\naddress = "0.0.0.0:1"\n[tls]\nallow_plaintext = true\n')
+    by_file = load_config(file, {}, {}, "serve")
+    listen = {"tcp.address": "0.0.0.0:1"}
+    by_variable = load_config(None, {"HEADRACE_TLS_ALLOW_PLAINTEXT": "true"}, listen, "serve")
+    by_flag = load_config(None, {}, PLAINTEXT | listen, "serve")
+    assert [each.origin("tls.allow_plaintext") for each in (by_file, by_variable, by_flag)] == [
+        f"file {file}",
+        "environment HEADRACE_TLS_ALLOW_PLAINTEXT",
+        "flag --allow-plaintext",
+    ]
+    with pytest.raises(ConfigError, match=r"without TLS"):
+        load_config(file, {"HEADRACE_TLS_ALLOW_PLAINTEXT": "false"}, {}, "serve")

@@ -34,6 +34,19 @@ def test_ready_shows_no_secret() -> None:
     assert "swordfish" not in line
 
 
+def test_plaintext() -> None:
+    flags = {"tcp.address": "0.0.0.0:1", "tls.allow_plaintext": "true"}
+    tcp_alone = load_config(None, {}, flags, "serve")
+    assert lines.plaintext_line(tcp_alone) == (
+        "no TLS off loopback at tcp.address = 0.0.0.0:1: passwords and messages travel in clear, "
+        "as tls.allow_plaintext = true allows"
+    )
+    both = load_config(None, {}, flags | {"http.address": "[::]:2"}, "serve")
+    assert "at tcp.address = 0.0.0.0:1, http.address = [::]:2: " in lines.plaintext_line(both)
+    off = load_config(None, {}, flags | {"tcp.enabled": "false", "http.address": "[::]:2"}, "serve")
+    assert "at http.address = [::]:2: " in lines.plaintext_line(off)
+
+
 def failure(number: int) -> OSError:
     return OSError(number, os.strerror(number))
 

@@ -11,7 +11,14 @@ from typing import Any
 import click
 
 from headrace.cli.exits import CommandError, Exit
-from headrace.cli.node import CONFIG_MODULE, flags_of, load_config, node_options, sentence_of
+from headrace.cli.node import (
+    CONFIG_MODULE,
+    flags_of,
+    load_config,
+    node_options,
+    plaintext_option,
+    sentence_of,
+)
 from headrace.cli.output import Done, Rows, output_option, show
 from headrace.cli.tree import Noun
 
@@ -37,6 +44,7 @@ def config() -> None:
 @click.option("--origin", is_flag=True, help="Show where each value comes from.")
 @_profile_option
 @node_options
+@plaintext_option
 @output_option
 def show_config(
     *, origin: bool, profile: str, config: Path | None, output: str, **options: str | None

@@ -28,6 +28,7 @@ _KEYS = {
     "shards": "server.shards",
     "tcp": "tcp.address",
     "http": "http.address",
+    "allow_plaintext": "tls.allow_plaintext",
 }
 
 
@@ -42,6 +43,17 @@ def node_options(command: Callable[..., Any]) -> Callable[..., Any]:
     ):
         command = option(command)
     return command
+
+
+def plaintext_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--allow-plaintext`; the command gets `allow_plaintext`, "true" or None."""
+    return click.option(
+        "--allow-plaintext",
+        is_flag=True,
+        flag_value="true",
+        default=None,
+        help="Listen off loopback without TLS.",
+    )(command)
 
 
 @click.command(short_help="Start a node to try things out: loopback, user iggy/iggy.")
@@ -60,11 +72,15 @@ def dev(nodes: int, config: Path | None, **options: str | None) -> int:
 
 @click.command(short_help="Start a node.")
 @node_options
+@plaintext_option
 def serve(config: Path | None, **options: str | None) -> int:
     """Start a node.
 
     The password of its root user comes from HEADRACE_ROOT_PASSWORD or the configuration file;
     without one, the first start makes a password and shows it once.
+
+    There is no TLS yet. Addresses off loopback need the flag --allow-plaintext: passwords and
+    messages then travel in clear.
     """
     return _run_node("serve", config, options)
 

@@ -18,6 +18,7 @@ from headrace.runtime.host import boot_identity as read_boot_identity
 from headrace.runtime.loop import PumpFailedError, hasten_threads, new_event_loop
 from headrace.server import lines
 from headrace.server.audit_log import AuditFileError, audit_log
+from headrace.server.config_relations import is_loopback_only
 from headrace.server.config_sections import ServerConfig
 from headrace.server.folders import (
     LOCK_NAME,
@@ -118,6 +119,8 @@ def _run_held(config: ServerConfig, *, is_throwaway: bool, boot_identity: int | 
             password = Secret(made.encode())
         return keeper.hash_now(password)
 
+    if not is_loopback_only(config):
+        _log.warning("%s", lines.plaintext_line(config))
     loop = new_event_loop()
     try:
         return loop.run_until_complete(

@@ -13,6 +13,10 @@ from headrace.server.config_sections import (
 HASHES_BYTES_MAX = 64 * MIB  # what a flood of logins may take
 METADATA_RECORD_BYTES_MIN = MIB
 _ARGON2_LANE_BYTES_MIN = 8 * KIB
+_ENCRYPTED = (
+    "on loopback without TLS, or tls.allow_plaintext must be true (flag --allow-plaintext): "
+    "passwords and messages travel in clear"
+)
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,13 @@ def has_default_credentials(config: ServerConfig) -> bool:
 
 def is_loopback_only(config: ServerConfig) -> bool:
     """Whether nobody outside this machine can connect."""
-    return _is_local_tcp(config) and _is_local_http(config)
+    return not open_addresses(config)
+
+
+def open_addresses(config: ServerConfig) -> list[str]:
+    """Return the keys of the addresses at which other machines can connect."""
+    is_local = {"tcp.address": _is_local_tcp(config), "http.address": _is_local_http(config)}
+    return [path for path in is_local if not is_local[path]]
 
 
 def _is_local_tcp(config: ServerConfig) -> bool:
@@ -93,6 +103,17 @@ RELATIONS = (
         ("http.address",),
         "on loopback under `headrace dev`; `headrace serve` takes other addresses",
         lambda c: c.profile != "dev" or _is_local_http(c),
+    ),
+    # Under `dev` no key allows such an address (SE-8).
+    Relation(
+        ("tcp.address", "tls.allow_plaintext"),
+        _ENCRYPTED,
+        lambda c: c.profile == "dev" or c.tls.allow_plaintext or _is_local_tcp(c),
+    ),
+    Relation(
+        ("http.address", "tls.allow_plaintext"),
+        _ENCRYPTED,
+        lambda c: c.profile == "dev" or c.tls.allow_plaintext or _is_local_http(c),
     ),
     Relation(
         ("root.password", "tcp.address", "http.address"),

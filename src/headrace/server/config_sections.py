@@ -168,6 +168,19 @@ class HttpSection(msgspec.Struct, frozen=True, kw_only=True):
     )
 
 
+class TlsSection(msgspec.Struct, frozen=True, kw_only=True):
+    """Encryption of connections. The listeners have none yet: this key is about its absence."""
+
+    allow_plaintext: Annotated[
+        bool,
+        Setting(
+            Flag(),
+            "whether `serve` may listen off loopback without TLS; each start then logs a warning",
+            "--allow-plaintext",
+        ),
+    ] = False
+
+
 class JournalSection(msgspec.Struct, frozen=True, kw_only=True):
     """The journal of the partitions; each message is in it before it is acknowledged."""
 
@@ -388,6 +401,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     root: RootSection = RootSection()
     tcp: TcpSection = TcpSection()
     http: HttpSection = HttpSection()
+    tls: TlsSection = TlsSection()
     journal: JournalSection = JournalSection()
     metadata_journal: MetadataJournalSection = MetadataJournalSection()
     segments: SegmentsSection = SegmentsSection()

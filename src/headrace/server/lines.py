@@ -7,7 +7,7 @@ import msgspec
 
 from headrace import __version__
 from headrace.base.endpoints import Endpoint
-from headrace.server.config_relations import has_default_credentials
+from headrace.server.config_relations import has_default_credentials, open_addresses
 from headrace.server.config_sections import SETTINGS, ServerConfig
 
 
@@ -44,6 +44,15 @@ def ready_line(
 def password_line(username: str, password: str) -> str:
     """Show the password that the first start made, once; it goes to the console and to no log."""
     return f"root user {username} has the password {password} (shown this once: keep it)"
+
+
+def plaintext_line(config: ServerConfig) -> str:
+    """Warn that other machines can connect without TLS, and name the addresses (SE-8)."""
+    addresses = ", ".join(f"{path} = {config.show(path)}" for path in open_addresses(config))
+    return (
+        f"no TLS off loopback at {addresses}: passwords and messages travel in clear, as "
+        f"tls.allow_plaintext = {config.show('tls.allow_plaintext')} allows"
+    )
 
 
 def listen_failed(path: str, endpoint: Endpoint, error: OSError, holder: Holder | None) -> str:
