@@ -28,6 +28,7 @@ from headrace.ports.segments import (
 from headrace.shard.config import GroupConfig
 from headrace.shard.desk import Desk
 from headrace.shard.orphans import Orphans
+from headrace.shard.retention import Retention
 from headrace.vsr.events import OwnOp, PieceRead, ReadPiece
 from headrace.vsr.replica import Replica
 from headrace.wire.codec import encode
@@ -35,11 +36,9 @@ from headrace.wire.commands.internal import (
     FORGET_GROUP_OFFSETS,
     LOST_RANGE,
     PURGE_PARTITION,
-    RETAIN,
     ForgetGroupOffsets,
     LostRange,
     PurgePartition,
-    Retain,
 )
 from headrace.wire.errors import Code, RefusedError
 from headrace.wire.numbers import Operation
@@ -117,7 +116,6 @@ class Keeper:
         self._awaited: dict[int, tuple[Operation, int]] = {}  # by partition: what, and until when
         self._unstored: dict[int, Local] = {}
         self._store_due = 0
-        self._retention_due = settings.retention_ticks
         self._flushes: dict[int, tuple[Local, int]] = {}
         self._captured: list[Local] = []
         self._removals: list[tuple[int, RemovePartition]] = []  # when their sequence is synced
@@ -130,6 +128,7 @@ class Keeper:
         self._unopened: dict[int, Local] = {}  # until the journal is applied again
         self._unsettled: dict[int, Local] = {}  # until the log says what went with the power
         self._orphans = Orphans(desk, self.shared)
+        self.retention = Retention(desk, self.locals, self._believed_time)
 
     def find(self, namespace: GroupId) -> Local:
         """Give a partition that metadata knows.
@@ -496,21 +495,7 @@ class Keeper:
         if self._clock_start is None:
             self._clock_start = (desk.now, desk.wall)
         self.shared.tick(desk.now)
-        if desk.now >= self._retention_due:
-            self._retention_due = desk.now + desk.settings.retention_ticks
-            self._retain()
-
-    def _retain(self) -> None:
-        """Propose to drop what is too old or too much, where there is such (PT-28)."""
-        now = self._believed_time()
-        for local in self.locals.values():
-            target = local.target
-            if not target.message_expiry and not target.bytes_max:
-                continue
-            stamp_max = now - target.message_expiry if target.message_expiry else 0
-            if local.replica.is_primary and _has_too_much(local, stamp_max):
-                body = encode(RETAIN, Retain(max(0, stamp_max), target.bytes_max))
-                self._desk.data_plane.propose(target.group, OwnOp(Operation.RETAIN, body))
+        self.retention.tick()
 
     def _believed_time(self) -> int:
         """Give the wall clock, but not further ahead than the ticks since the start allow (CK1)."""
@@ -518,12 +503,3 @@ class Keeper:
         ticks, wall = self._clock_start
         passed = (self._desk.now - ticks) * _TICK_MICROS
         return min(self._desk.wall, wall + passed + _CLOCK_LEAD_MAX)
-
-
-def _has_too_much(local: Local, stamp_max: int) -> bool:
-    """Whether a sealed segment is too old, or there are too many."""
-    stamp = local.machine.oldest_sealed_stamp
-    if stamp is None:
-        return False
-    bytes_max = local.target.bytes_max
-    return stamp <= stamp_max or 0 < bytes_max < local.machine.sealed_bytes
