@@ -545,8 +545,12 @@ class PartitionMachine:
         """
         assert not self._is_opening
         self._is_opening = True
-        self._writer.open(self._vouched, self._end(lost_until) if is_whole else None)
-        self._vouched = ()
+        vouched, self._vouched = self._vouched, ()
+        if is_whole:
+            # The log has dropped these since: on a full disk their files may be gone already.
+            dropped = dict.fromkeys(self._writer.dropped)
+            vouched = tuple([extent for extent in vouched if extent.file not in dropped])
+        self._writer.open(vouched, self._end(lost_until) if is_whole else None)
 
     def _end(self, lost_until: int) -> LogEnd:
         log = self._log
@@ -578,6 +582,10 @@ class PartitionMachine:
     def on_checkpointed(self) -> None:
         """Remove files that the checkpoint, durable now, no longer names."""
         self._writer.on_checkpointed()
+
+    def remove_dropped(self) -> None:
+        """Remove files of dropped segments now, where that is safe: for a full disk."""
+        self._writer.remove_dropped()
 
     def tick(self, now: int) -> None:
         """Let time pass; `PartitionsShared.tick` does it for all that wait for space."""

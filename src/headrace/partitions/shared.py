@@ -63,6 +63,7 @@ class PartitionsShared:
         self.indexes = IndexCache(indexes_max)
         self.busy: dict[Owner, None] = {}
         self.without_space: dict[Owner, None] = {}
+        self.dropping: dict[Owner, None] = {}  # who has files to remove after a checkpoint
         self._owners: dict[int, Owner] = {}
         self._token = 0
         self._retry_due = 0
@@ -103,4 +104,5 @@ class PartitionsShared:
         """Forget a partition that is gone; what it asked for is answered to nobody."""
         self.busy.pop(owner, None)
         self.without_space.pop(owner, None)
+        self.dropping.pop(owner, None)
         self._owners = {token: each for token, each in self._owners.items() if each is not owner}

@@ -87,7 +87,8 @@ class SegmentWriter:
         self._syncing: dict[int, None] = {}  # those of them whose sync is on its way
         self._unindexed: deque[tuple[int, Segment]] = deque()
         self._dropped: dict[SegmentFile, None] = {}  # until their files may go
-        self._dropped_count_captured = 0
+        self._dropped_captured: tuple[SegmentFile, ...] = ()  # not named by the next checkpoint
+        self._is_replayed = False  # whether every start applies all drops before it opens files
         self._captured = 0  # the last write that a checkpoint on its way depends on
 
     def emit(self, effect: SegmentEffect) -> None:
@@ -118,6 +119,7 @@ class SegmentWriter:
     def open(self, extents: tuple[SegmentExtent, ...], end: LogEnd | None) -> None:
         """Take up the files that the checkpoint vouches for; no other if the log's end is known."""
         assert not self.is_open
+        self._is_replayed = end is not None
         options = self._options
         self.emit(
             OpenSegments(
@@ -337,6 +339,7 @@ class SegmentWriter:
         for segment in segments:
             assert segment.is_dropped
             self._dropped[segment.file] = None
+            self._shared.dropping[self._owner] = None
             if not self._captured:
                 self._dirty.pop(segment.file, None)
             self._shared.indexes.forget(segment)
@@ -355,17 +358,40 @@ class SegmentWriter:
 
         What it names must be written and synced, even if it is dropped before that is done.
         """
-        self._dropped_count_captured = len(self._dropped)
+        self._dropped_captured = tuple(self._dropped)
         self._captured = self._sequence
 
     def on_checkpointed(self) -> None:
         """Remove the files that the checkpoint taken last, now durable, does not name."""
         self._captured = 0
-        gone = tuple(self._dropped)[: self._dropped_count_captured]
-        if gone and self.is_open and self.fence is None:
-            self._dropped = {file: None for file in self._dropped if file not in gone}
-            self._dropped_count_captured = 0
-            self.emit(RemoveSegments(gone))
+        self._remove([file for file in self._dropped_captured if file in self._dropped])
+        self._dropped_captured = ()
+        if self.fence is not None:
+            self._shared.dropping.pop(self._owner, None)  # They stay until a restart.
+
+    def remove_dropped(self) -> None:
+        """Remove the files of dropped segments before a checkpoint is durable, if that is safe.
+
+        For a full disk: the checkpoint itself may wait for their space. A single replica applies
+        the durable op that dropped them again before it opens its files (decision 0020).
+        """
+        if self._is_replayed:
+            unwritten = self.unwritten()
+            files = [file for file in self._dropped if file not in unwritten]
+            self._remove(files)
+            if files:
+                self._probes.hit("partition.removed_on_full_disk")
+
+    def _remove(self, files: list[SegmentFile]) -> None:
+        if not self.is_open or self.fence is not None:
+            return
+        for file in files:
+            del self._dropped[file]
+            self._dirty.pop(file, None)
+        if files:
+            self.emit(RemoveSegments(tuple(files)))
+        if not self._dropped:
+            self._shared.dropping.pop(self._owner, None)
 
 
 def header_block(file: SegmentFile) -> bytes:

@@ -69,6 +69,7 @@ class Checkpoints:
         self._carried = CarriedOps(store, new_token)
         self.done_count = 0
         self._wanted: dict[int, None] = {}  # by groups whose state must be durable
+        self._is_wanted = False  # by the owner of the machines
         self._served: list[int] = []  # those of them that the running one serves
         self._captured: list[GroupCheckpoint] = []
         # Who was dormant then, and may wake meanwhile: a replica keeps only what it has itself seen
@@ -86,6 +87,10 @@ class Checkpoints:
         """Have a group's state made durable."""
         self._wanted[group] = None
 
+    def want_one(self) -> None:
+        """Have one more taken that begins after this call, for no group in particular."""
+        self._is_wanted = True
+
     def forget(self, group: int) -> None:
         """Want nothing any more for a group that is gone; one with its number wants its own."""
         self._wanted.pop(group, None)
@@ -102,13 +107,14 @@ class Checkpoints:
         """Begin one, if somebody wants it and none is under way."""
         if self._is_flushing or self._is_reading or self._is_over:
             return
-        is_wanted = self._store.wants_checkpoint or self._wanted or self._is_stopping
-        if is_wanted and not self._store.is_checkpointing:
+        is_wanted = self._is_wanted or self._wanted or self._is_stopping
+        if (is_wanted or self._store.wants_checkpoint) and not self._store.is_checkpointing:
             self._begin()
 
     def _begin(self) -> None:
         self._served = list(self._wanted)
         self._wanted.clear()
+        self._is_wanted = False
         self._covered = self._store.issued
         self._captured = [replica.checkpoint() for replica in self._groups.values()]
         self._asleep = dict(self._dormant)

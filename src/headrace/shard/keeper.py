@@ -25,6 +25,7 @@ from headrace.ports.segments import (
     SegmentRead,
     SegmentsOpened,
 )
+from headrace.shard.clearing import Clearing
 from headrace.shard.config import GroupConfig
 from headrace.shard.desk import Desk
 from headrace.shard.orphans import Orphans
@@ -128,6 +129,7 @@ class Keeper:
         self._unopened: dict[int, Local] = {}  # until the journal is applied again
         self._unsettled: dict[int, Local] = {}  # until the log says what went with the power
         self._orphans = Orphans(desk, self.shared)
+        self._clearing = Clearing(desk, self.shared)
         self.retention = Retention(desk, self.locals, self._believed_time)
 
     def find(self, namespace: GroupId) -> Local:
@@ -356,6 +358,8 @@ class Keeper:
         if self._unstored and desk.now >= self._store_due:
             self._store_all()
         self._read_pieces()
+        if self.shared.dropping:
+            self._clearing.after_turn()
         if self.shared.busy:
             self._take_all_effects()
         if self._removals:
@@ -495,6 +499,7 @@ class Keeper:
         if self._clock_start is None:
             self._clock_start = (desk.now, desk.wall)
         self.shared.tick(desk.now)
+        self._clearing.tick()
         self.retention.tick()
 
     def _believed_time(self) -> int:

@@ -559,6 +559,11 @@ class Plane:
         """How many checkpoints have become durable."""
         return self._checkpoints.done_count
 
+    def want_checkpoint(self) -> None:
+        """Have a checkpoint taken that begins after this call."""
+        self._is_stirred = True
+        self._checkpoints.want_one()
+
     def on_flushed(self) -> None:
         """Go on with a checkpoint: what machines keep outside of it is durable."""
         self._is_stirred = True

@@ -1,6 +1,7 @@
 """Marks that a long run of whole nodes must reach; one that misses some has lost its reach."""
 
 PROBES_WANTED = (
+    "clearing.checkpoint",
     "data.checkpointed",
     "lease.missing",
     "metadata.checkpointed",
@@ -8,6 +9,7 @@ PROBES_WANTED = (
     "partition.index_rebuilt",
     "partition.index_missing",
     "partition.no_space",
+    "partition.removed_on_full_disk",
     "partition.range_lost",
     "partitions.materialised",
     "partitions.removed",

@@ -1,0 +1,55 @@
+"""Has the files of dropped segments removed soon, whether or not other work goes on.
+
+```
+segments dropped -- 1 s --> a checkpoint is taken that does not name them -> their files go
+                    disk full: the files go at once, if the journal says that they were dropped
+```
+
+Flow:       store, checkpoint.
+Invariants: at most one checkpoint in 3 s is taken for this, however many segments are dropped.
+"""
+
+from headrace.partitions.machine import PartitionMachine
+from headrace.partitions.shared import PartitionsShared
+from headrace.shard.desk import Desk
+
+_GATHER_TICKS = 100  # Drops of one pass share a checkpoint.
+_INTERVAL_TICKS = 300
+
+
+class Clearing:
+    """The files of dropped segments of all partitions of a shard."""
+
+    def __init__(self, desk: Desk, shared: PartitionsShared) -> None:
+        self._desk = desk
+        self._shared = shared
+        self._due: int | None = None
+        self._earliest = 0
+
+    def tick(self) -> None:
+        """Ask for a checkpoint when files have waited long enough for one."""
+        now = self._desk.now
+        if not self._shared.dropping:
+            self._due = None
+        elif self._due is None:
+            self._due = max(now + _GATHER_TICKS, self._earliest)
+        elif now >= self._due:
+            self._due = None
+            self._earliest = now + _INTERVAL_TICKS
+            self._desk.data_plane.want_checkpoint()
+            self._desk.probes.hit("clearing.checkpoint")
+
+    def after_turn(self) -> None:
+        """On a full disk, remove files now: the checkpoint may wait for their space."""
+        if not self._is_without_space:
+            return
+        for owner in list(self._shared.dropping):
+            assert isinstance(owner, PartitionMachine)
+            owner.remove_dropped()
+
+    @property
+    def _is_without_space(self) -> bool:
+        planes = (self._desk.metadata_plane, self._desk.data_plane)
+        return bool(self._shared.without_space) or any(
+            plane.store.is_without_space for plane in planes
+        )

@@ -1,0 +1,39 @@
+"""A real node gives the space of dropped segments back while nobody asks it for anything."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+import headrace
+from tests.node import Node, running_node
+
+pytestmark = pytest.mark.slow
+
+MIB = 1 << 20
+SECONDS_MAX = 5.0
+
+
+def segment_files(node: Node) -> list[Path]:
+    return sorted((node.data / "partitions").rglob("*.log"))
+
+
+def wait_for_files(node: Node, count: int) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while (found := len(segment_files(node))) != count:
+        assert time.monotonic() < deadline, f"{found} files, {count} wanted; {node.output()}"
+        time.sleep(0.05)
+
+
+def test_an_idle_node_gives_space_back_within_five_seconds() -> None:
+    """Starts one node and waits at most 10 s for it."""
+    with running_node() as node, headrace.connect(str(node.tcp)) as client:
+        client.create_stream("s")
+        client.create_topic("s/t", partitions=1, options={"segment_size": MIB})
+        for _ in range(6):
+            client.send("s/t", [b"x" * MIB], partition=0)
+        wait_for_files(node, 6)
+        client.delete_segments("s/t", 0, 4)
+        wait_for_files(node, 2)
+        client.purge_topic("s/t")
+        wait_for_files(node, 0)
