@@ -92,6 +92,8 @@ class MemoryDisk:
         self.files = {name: bytearray(data) for name, data in files.items()}
         self._durable = {name: bytes(data) for name, data in files.items()}
         self.written = self.synced = 0
+        self.is_syncing = True  # whether syncs come back
+        self.is_full = False  # whether no file can be made or grow
 
     def cut(self) -> dict[str, bytes]:
         """Give what a power cut leaves."""
@@ -109,16 +111,18 @@ class MemoryDisk:
                 self.written = effect.sequence
                 return Written(effect.sequence) if effect.is_awaited else None
             case AllocateJournal():
-                self.files.setdefault(journal_name(effect.file), bytearray(effect.size))
-                return JournalAllocated(effect.file, is_done=True)
+                if not self.is_full:
+                    self.files.setdefault(journal_name(effect.file), bytearray(effect.size))
+                return JournalAllocated(effect.file, is_done=not self.is_full)
             case ReadJournal():
                 file = self.files[journal_name(effect.file)]
                 end = effect.position + effect.length
                 return JournalRead(effect.token, bytes(file[effect.position : end]))
             case ReplaceFile():
-                self.files[effect.name] = bytearray(effect.data)
-                self._durable[effect.name] = effect.data
-                return FileReplaced(effect.token, is_done=True)
+                if not self.is_full:
+                    self.files[effect.name] = bytearray(effect.data)
+                    self._durable[effect.name] = effect.data
+                return FileReplaced(effect.token, is_done=not self.is_full)
             case WriteBlock():
                 end = effect.position + len(effect.data)
                 self.files[effect.name][effect.position : end] = effect.data
@@ -130,7 +134,7 @@ class MemoryDisk:
         return None
 
     def sync(self) -> Synced | None:
-        if self.synced == self.written:
+        if self.synced == self.written or not self.is_syncing:
             return None
         self.synced = self.written
         for name, data in self.files.items():
@@ -175,6 +179,8 @@ class Whole:
         self.is_strengthening = False  # whether hashes cost too little
         self.is_verifying = True  # whether the keeper of secrets answers at once
         self.unverified: list[CredentialEvent] = []  # answers that are held back
+        self.is_archiving = True  # whether snapshots of the host are made at once
+        self.unmade: list[SnapshotMade] = []  # those that are held back
         self._connection = 0
         self.start()
 
@@ -243,6 +249,7 @@ class Whole:
             if not events:
                 return
             effects = self.shard.step(events.pop(0))
+            self.shard.desk.answers.check()
 
     def _carry_out(self, effect: ShardEffect) -> list[ShardEvent]:  # noqa: C901, PLR0911
         match effect:
@@ -265,7 +272,8 @@ class Whole:
                 made = TokenMinted(effect.token, Secret(b"token-%d" % effect.token))
                 return self._hold_or_answer(made)
             case MakeSnapshot():
-                return [SnapshotMade(effect.token, b"archive")]
+                self.unmade.append(SnapshotMade(effect.token, b"archive"))
+                return [self.unmade.pop()] if self.is_archiving else []
             case SendFrame():
                 raise AssertionError("a single node has no peers")
             case ConnectionTrusted():
@@ -321,6 +329,10 @@ class Client:
         """Send frames that arrive in one turn."""
         arrived = tuple((self.connection, bytearray(frame)) for frame in frames)
         self.node.step(RequestsArrived(arrived))
+
+    def has_answer(self) -> bool:
+        """Whether a frame was sent to us that we have not taken."""
+        return bool(self.node.inbox.get(self.connection))
 
     def take(self) -> bytes:
         """Give the next frame that was sent to us."""

@@ -1,7 +1,14 @@
-"""Every request is answered: at once, or when its op is applied, or when its time has run out.
+"""Every request is answered: at once, or when what it waits for has come, or at its deadline.
+
+```
+wait: ticket -> end: the owner answers            secrets, segments, snapshots, flushes, purges
+             -> expect: consensus answers         the ticket and its deadline stay the same
+             -> expire: answered here
+```
 
 Flow:       reply.
-Invariants: a request that was handed to consensus is in `_waiting` until its answer leaves (O4.3).
+Invariants: a request that is not answered at once is in `_waiting` until its answer leaves, and
+            nowhere else (O4.3); each has one deadline, however many things it waits for in turn.
 """
 
 from collections.abc import Callable
@@ -22,10 +29,13 @@ DEADLINE_TICKS = 1000  # 10 s
 _REQUEST_AT = slice(200, 208)
 
 
-class _Waiting(NamedTuple):
+class Waiting(NamedTuple):
+    """A request without an answer."""
+
     connection: int
     header: RequestHeader
-    due: int
+    due: int  # the tick at which it is answered here
+    late: Code  # the answer then, if consensus does not have it
 
 
 class Answers:
@@ -34,11 +44,13 @@ class Answers:
     def __init__(self, connections: Connections, out: list[ShardEffect]) -> None:
         self._connections = connections
         self._out = out
-        self._waiting: dict[tuple[int, int], _Waiting] = {}  # by client and request, oldest first
+        self._ticket = 0
+        self._waiting: dict[int, Waiting] = {}  # by ticket, and so in the order of deadlines
+        self._ordered: dict[tuple[int, int], int] = {}  # tickets, by client and request
 
     @property
     def waiting_count(self) -> int:
-        """How many requests consensus still owes an answer."""
+        """How many requests wait for their answer."""
         return len(self._waiting)
 
     def send(self, connection: int, *parts: Buffer) -> None:
@@ -72,46 +84,98 @@ class Answers:
         """Answer that the session is over."""
         self.send(connection, encode_eviction(reason, client))
 
-    def expect(self, connection: Connection, header: RequestHeader, now: int) -> None:
+    def wait(
+        self,
+        connection: int,
+        header: RequestHeader,
+        now: int,
+        late: Code = Code.TRANSIENT_NOT_ACCEPTED,
+    ) -> int:
+        """Note that a request is answered later, and by its deadline with `late`; give its ticket.
+
+        Whoever answers it ends the wait first.
+        """
+        self._ticket += 1
+        self._waiting[self._ticket] = Waiting(connection, header, now + DEADLINE_TICKS, late)
+        return self._ticket
+
+    def is_waiting(self, ticket: int) -> bool:
+        """Whether a request still waits; if not, it was answered or its connection is gone."""
+        return ticket in self._waiting
+
+    def end(self, ticket: int) -> Waiting | None:
+        """End a wait, to answer it; nothing if nobody waits any more."""
+        return self._waiting.pop(ticket, None)
+
+    def expect(
+        self, connection: Connection, header: RequestHeader, now: int, ticket: int = 0
+    ) -> None:
         """Note that consensus will answer this request; if it does not, we do.
+
+        With the ticket of a request that has waited for something else, it keeps its deadline.
 
         Raises:
             RefusedError: A request of this number waits already: an answer could not tell them
                 apart, and the one that came first would be left without.
         """
         key = (header.client, header.request)
-        if key in self._waiting:
+        if key in self._ordered:
             raise RefusedError(Code.TRANSIENT_NOT_COMMITTED, request=header.request)
-        self._waiting[key] = _Waiting(connection.number, header, now + DEADLINE_TICKS)
+        late = Code.TRANSIENT_NOT_COMMITTED
+        self._ordered[key] = ticket or self.wait(connection.number, header, now, late)
 
     def take_waiting(self, effect: SendReply) -> tuple[Connection, RequestHeader] | None:
         """Give who waits for what consensus answers, if anybody still does."""
-        frame = effect.frame
-        is_eviction = frame[KIND_OFFSET] == FrameKind.EVICTION
-        request = effect.request if is_eviction else int.from_bytes(frame[_REQUEST_AT], "little")
-        waiting = self._waiting.pop((effect.client, request), None)
+        ticket = self.keep_waiting(effect)
+        waiting = None if ticket is None else self._waiting.pop(ticket)
         if waiting is not None:
             found = self._connections.get(waiting.connection)
             return None if found is None else (found, waiting.header)
         # Whose session is over is told so, even if nobody waits any more.
+        is_eviction = effect.frame[KIND_OFFSET] == FrameKind.EVICTION
         bound = self._connections.of_client(effect.client) if is_eviction else None
         return None if bound is None else (bound, RequestHeader())
 
-    def expire(self, now: int, withdraw: Callable[[int, int], bool]) -> None:
-        """Tell those whose time has run out that the outcome is unknown.
+    def keep_waiting(self, effect: SendReply) -> int | None:
+        """Have a request that consensus answered wait for something else; give its ticket."""
+        frame = effect.frame
+        is_eviction = frame[KIND_OFFSET] == FrameKind.EVICTION
+        request = effect.request if is_eviction else int.from_bytes(frame[_REQUEST_AT], "little")
+        return self._ordered.pop((effect.client, request), None)
 
-        One that `withdraw` takes back was never ordered, and is told that: it may try again.
+    def expire(self, now: int, withdraw: Callable[[int, int], bool]) -> None:
+        """Answer those whose deadline has come.
+
+        One that `withdraw` takes back was never ordered, and is told that: it may try again. Of
+        others that consensus has, the outcome is unknown.
         """
         while self._waiting:
-            key = next(iter(self._waiting))
-            waiting = self._waiting[key]
+            ticket = next(iter(self._waiting))
+            waiting = self._waiting[ticket]
             if waiting.due > now:
                 return
-            del self._waiting[key]
-            code = Code.TRANSIENT_NOT_ACCEPTED if withdraw(*key) else Code.TRANSIENT_NOT_COMMITTED
+            del self._waiting[ticket]
+            key = (waiting.header.client, waiting.header.request)
+            code = waiting.late
+            if self._ordered.get(key) == ticket:
+                del self._ordered[key]
+                is_back = withdraw(*key)
+                code = Code.TRANSIENT_NOT_ACCEPTED if is_back else Code.TRANSIENT_NOT_COMMITTED
             self.refuse(waiting.connection, waiting.header, code)
 
     def forget(self, connection: int) -> None:
         """Nobody waits on a connection that is gone."""
-        for key in [key for key, each in self._waiting.items() if each.connection == connection]:
-            del self._waiting[key]
+        gone = [each for each, one in self._waiting.items() if one.connection == connection]
+        for ticket in gone:
+            header = self._waiting.pop(ticket).header
+            key = (header.client, header.request)
+            if self._ordered.get(key) == ticket:
+                del self._ordered[key]
+
+    def check(self) -> None:
+        """Check that what consensus has is part of what waits, in the order of deadlines."""
+        dues = [each.due for each in self._waiting.values()]
+        assert dues == sorted(dues)
+        for key, ticket in self._ordered.items():
+            header = self._waiting[ticket].header
+            assert key == (header.client, header.request)

@@ -22,7 +22,7 @@ class Connection:
         "client",
         "credential",
         "heard",
-        "is_busy",
+        "login",
         "number",
         "session",
         "short_id",
@@ -42,7 +42,7 @@ class Connection:
         self.user_id = NO_USER
         self.session = 0
         self.credential: Credential | None = None  # what its session, or its login, rests on
-        self.is_busy = False  # a login is under way
+        self.login = 0  # the ticket of the login that waits for its password to be verified
 
     @property
     def is_bound(self) -> bool:

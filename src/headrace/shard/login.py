@@ -44,6 +44,7 @@ WRONG = "wrong credentials"
 
 class _Pending(msgspec.Struct, frozen=True, kw_only=True):
     connection: int
+    ticket: int
     header: RequestHeader
     request: Register
     origin: Origin
@@ -67,7 +68,7 @@ class Logins:
         if connection.is_bound:
             self._welcome(connection, header)
             return
-        if connection.is_busy:
+        if desk.answers.is_waiting(connection.login):
             raise RefusedError(Code.TRANSIENT_NOT_COMMITTED)
         try:
             request = LOGIN_PASSWORD.decode_request(body)
@@ -94,12 +95,13 @@ class Logins:
         if desk.lockout.is_refused(origin, desk.now):
             self._pause(connection, header)
             return
-        connection.is_busy = True
+        connection.login = desk.answers.wait(connection.number, header, desk.now)
         token = desk.next_token()
         credential = None if user is None else credential_of(user)
         asked_hash = None if credential is None else credential.password_hash
         self._pending[token] = _Pending(
             connection=connection.number,
+            ticket=connection.login,
             header=header,
             request=request,
             origin=origin,
@@ -122,10 +124,18 @@ class Logins:
             return False
         desk = self._desk
         connection = desk.connections.get(pending.connection)
-        if connection is None:
+        if connection is None or not desk.answers.is_waiting(pending.ticket):
             return True
-        connection.is_busy = False
-        credential = pending.credential
+        self._go_on(connection, pending, event)
+        if connection.login:
+            desk.answers.end(connection.login)  # It is answered.
+            connection.login = 0
+        return True
+
+    def _go_on(self, connection: Connection, pending: _Pending, event: PasswordVerified) -> None:
+        """Answer a login whose password was compared, or hand it to the metadata group."""
+        assert connection.login == pending.ticket
+        desk, credential = self._desk, pending.credential
         if desk.lockout.is_refused(pending.origin, desk.now):
             # Guesses that were sent all at once are not told apart: none of them is answered.
             self._pause(connection, pending.header)
@@ -137,7 +147,6 @@ class Logins:
             self._try_token(connection, pending.header, pending.request, pending)
         else:
             self._refuse_password(connection, pending)
-        return True
 
     def _refuse_password(self, connection: Connection, pending: _Pending) -> None:
         """Say no, and count it, if this node knew the users of then (O6.2)."""
@@ -196,8 +205,7 @@ class Logins:
         if pending is None:
             return False
         connection = self._desk.connections.get(pending.connection)
-        if connection is not None:
-            connection.is_busy = False
+        if connection is not None and self._desk.answers.end(pending.ticket) is not None:
             self._reject(connection, pending.header, Code.TRANSIENT_NOT_ACCEPTED)
         return True
 
@@ -248,10 +256,12 @@ class Logins:
             self._bind(connection, header, credential, session)
             return
         try:
-            desk.answers.expect(connection, header, desk.now)
+            waiting = connection.login if desk.answers.is_waiting(connection.login) else 0
+            desk.answers.expect(connection, header, desk.now, waiting)
         except RefusedError as error:  # Another connection logs in as this client right now.
             self._reject(connection, header, error.code)
             return
+        connection.login = 0
         connection.credential = credential
         stamped = msgspec.structs.replace(header, user_id=credential.user_id, cluster=0)
         desk.metadata_plane.put_request(desk.metadata_replica, stamped, b"")

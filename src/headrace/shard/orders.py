@@ -57,7 +57,7 @@ from headrace.wire.requests import RequestHeader
 
 # In the tables each command has a body of its own type.
 _Order: TypeAlias = Callable[[Connection, RequestHeader, Any, memoryview], None]
-_Continuation: TypeAlias = Callable[[Any], None]
+_Continuation: TypeAlias = Callable[[Any, int], None]  # what was waited for, and the ticket
 
 
 class _Place(NamedTuple):
@@ -75,7 +75,7 @@ class Orders:
     def __init__(self, desk: Desk, keeper: Keeper) -> None:
         self._desk = desk
         self._keeper = keeper
-        self._continuations: dict[int, tuple[int, RequestHeader, _Continuation]] = {}
+        self._continuations: dict[int, tuple[int, _Continuation]] = {}  # with the tickets
         self._secrets: dict[tuple[int, int], Secret] = {}  # of tokens being made
         self._by_code: dict[int, _Order] = {
             streams.CREATE_STREAM.code: self._without_options,
@@ -149,10 +149,11 @@ class Orders:
         header: RequestHeader,
         body: bytes | memoryview,
         operation: Operation | None = None,
+        ticket: int = 0,
     ) -> None:
-        """Hand a request to the metadata group."""
+        """Hand a request to the metadata group; with its ticket, if it has waited before."""
         desk = self._desk
-        desk.answers.expect(connection, header, desk.now)
+        desk.answers.expect(connection, header, desk.now, ticket)
         if operation is not None:
             header = msgspec.structs.replace(header, operation=operation)
         desk.metadata_plane.put_request(desk.metadata_replica, header, body)
@@ -241,9 +242,10 @@ class Orders:
             request.password, request.username, bytes_min=desk.settings.password_bytes_min
         )
 
-        def go_on(event: PasswordHashed) -> None:
+        def go_on(event: PasswordHashed, ticket: int) -> None:
             made = msgspec.structs.replace(request, password=event.password_hash.encode())
-            self._submit(connection, header, users.CREATE_USER.encode_request(made))
+            data = users.CREATE_USER.encode_request(made)
+            self._submit(connection, header, data, ticket=ticket)
 
         token = self._wait(connection, header, go_on)
         desk.out.append(HashPassword(token, Secret(request.password)))
@@ -268,20 +270,22 @@ class Orders:
         if desk.lockout.is_refused(origin, desk.now):
             raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED, user=user.id)
 
-        def on_verified(event: PasswordVerified) -> None:
+        def on_verified(event: PasswordVerified, ticket: int) -> None:
             if not event.is_right:
                 desk.lockout.fail(origin, desk.now)
                 body = encode_rejection(Code.INVALID_CREDENTIALS)
+                desk.answers.end(ticket)
                 desk.answers.reply(connection.number, header, body)
                 return
-            token = self._wait(connection, header, on_hashed)
+            token = self._wait_on(ticket, on_hashed)
             desk.out.append(HashPassword(token, Secret(request.new_password)))
 
-        def on_hashed(event: PasswordHashed) -> None:
+        def on_hashed(event: PasswordHashed, ticket: int) -> None:
             made = users.ChangePassword(
                 request.user, current.encode(), event.password_hash.encode()
             )
-            self._submit(connection, header, users.CHANGE_PASSWORD.encode_request(made))
+            data = users.CHANGE_PASSWORD.encode_request(made)
+            self._submit(connection, header, data, ticket=ticket)
 
         token = self._wait(connection, header, on_verified)
         desk.out.append(VerifyPassword(token, Secret(request.current_password), current))
@@ -293,40 +297,46 @@ class Orders:
         request: tokens.CreateToken,
         body: memoryview,
     ) -> None:
-        def go_on(event: TokenMinted) -> None:
+        def go_on(event: TokenMinted, ticket: int) -> None:
             made = CreateTokenHashed(
                 header.user_id, request.name, request.expiry, hash_token(event.secret)
             )
-            self._submit(connection, header, encode(CREATE_TOKEN_HASHED, made))
+            self._submit(connection, header, encode(CREATE_TOKEN_HASHED, made), ticket=ticket)
             self._secrets[header.client, header.request] = event.secret
 
         token = self._wait(connection, header, go_on)
         self._desk.out.append(MintToken(token))
 
     def _wait(self, connection: Connection, header: RequestHeader, go_on: _Continuation) -> int:
+        """Have a request wait for the keeper of secrets; give the token to ask that with."""
+        ticket = self._desk.answers.wait(connection.number, header, self._desk.now)
+        return self._wait_on(ticket, go_on)
+
+    def _wait_on(self, ticket: int, go_on: _Continuation) -> int:
         token = self._desk.next_token()
-        self._continuations[token] = (connection.number, header, go_on)
+        self._continuations[token] = (ticket, go_on)
         return token
 
     def on_credentials(self, event: PasswordVerified | PasswordHashed | TokenMinted) -> None:
-        """Go on with a request whose secret is ready."""
-        waiting = self._continuations.pop(event.token, None)
-        if waiting is None:
-            return
-        number, header, go_on = waiting
-        if self._desk.connections.get(number) is None:
+        """Go on with a request whose secret is ready, unless it was refused meanwhile."""
+        ticket, go_on = self._continuations.pop(event.token, (0, None))
+        if go_on is None or not self._desk.answers.is_waiting(ticket):
             return
         try:
-            go_on(event)
+            go_on(event, ticket)
         except RefusedError as error:
-            self._desk.answers.refuse(number, header, self._desk.refusal(error.code))
+            self._refuse(ticket, error.code)
 
     def on_busy(self, token: int) -> None:
         """Refuse a request: the keeper of secrets has too much to do."""
-        waiting = self._continuations.pop(token, None)
+        ticket, _ = self._continuations.pop(token, (0, None))
+        self._refuse(ticket, Code.TRANSIENT_NOT_ACCEPTED)
+
+    def _refuse(self, ticket: int, code: Code) -> None:
+        desk = self._desk
+        waiting = desk.answers.end(ticket)
         if waiting is not None:
-            number, header, _ = waiting
-            self._desk.answers.refuse(number, header, Code.TRANSIENT_NOT_ACCEPTED)
+            desk.answers.refuse(waiting.connection, waiting.header, desk.refusal(code))
 
     def forget(self, client: int) -> None:
         """Forget the secrets that nobody will be told: their connection is gone."""

@@ -28,7 +28,6 @@ from headrace.wire.numbers import ConsumerKind, Operation
 from headrace.wire.requests import RequestHeader
 
 _PREFIX = struct.Struct("<IQI")
-_PARKED_TICKS = 1000
 
 
 class _Key(NamedTuple):
@@ -47,7 +46,7 @@ class _Poll(NamedTuple):
     request: PollMessages
     partition: int
     key: _Key
-    due: int
+    ticket: int = 0  # once it waits
 
 
 class Polls:
@@ -84,14 +83,18 @@ class Polls:
         if partition >= len(topic.partitions):
             raise RefusedError(Code.PARTITION_NOT_FOUND, partition=partition)
         key = _Key(topic.namespace(partition), kind, key_id)
-        due = desk.now + _PARKED_TICKS
-        self._begin(_Poll(connection.number, header, request, partition, key, due))
+        self._begin(_Poll(connection.number, header, request, partition, key))
 
     def _resync(self, connection: int, header: RequestHeader) -> None:
         """Tell a member that the partition is not dealt to it (CG-14)."""
         self._send(connection, header, RESYNC_PARTITION, 0, None)
 
-    def _begin(self, poll: _Poll) -> None:
+    def _begin(self, poll: _Poll) -> bool:
+        """Answer a poll or have it wait; whether it is answered.
+
+        Raises:
+            RefusedError: It is refused.
+        """
         local = self._keeper.locals.get(poll.key.group)
         if local is None:
             raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED, partition=poll.key.group)
@@ -101,8 +104,8 @@ class Polls:
         if is_group and not self._desk.data_plane.is_current(local.replica):
             raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED)  # O6.2
         if isinstance(poll.request.strategy, Next) and poll.key in self._commits:
-            self._parked.setdefault(poll.key, []).append(poll)
-            return
+            self._parked.setdefault(poll.key, []).append(self._waiting(poll))
+            return False
         if len(self._reading) >= self._desk.settings.disk_polls_max:
             raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED)
         ticket = self._desk.next_token()
@@ -113,9 +116,17 @@ class Polls:
             bytes_max=self._desk.settings.poll_bytes_max,
         )
         if polled is None:
-            self._reading[ticket] = poll
-        else:
-            self._answer(local, poll, polled)
+            self._reading[ticket] = self._waiting(poll)
+            return False
+        self._answer(local, poll, polled)
+        return True
+
+    def _waiting(self, poll: _Poll) -> _Poll:
+        """Give a poll with the ticket that it waits by."""
+        if poll.ticket:
+            return poll
+        desk = self._desk
+        return poll._replace(ticket=desk.answers.wait(poll.connection, poll.header, desk.now))
 
     def _start_of(self, local: Local, poll: _Poll) -> PollStart:
         strategy = poll.request.strategy
@@ -180,7 +191,7 @@ class Polls:
 
     def _finish(self, local: Local, ticket: int, result: Polled | RefusedError) -> None:
         poll = self._reading.pop(ticket, None)
-        if poll is None:
+        if poll is None or self._desk.answers.end(poll.ticket) is None:
             return
         try:
             if isinstance(result, RefusedError):
@@ -212,6 +223,8 @@ class Polls:
         return is_dealt
 
     def _refuse(self, poll: _Poll, code: Code) -> None:
+        """Refuse a poll that waits, or that has just ended its wait."""
+        self._desk.answers.end(poll.ticket)
         self._desk.answers.refuse(poll.connection, poll.header, self._desk.refusal(code))
 
     def _settle_commits(self) -> None:
@@ -226,14 +239,18 @@ class Polls:
                 self._resume(poll)
 
     def _resume(self, poll: _Poll) -> None:
+        """Go on with a poll that was parked, unless nobody waits for it any more."""
+        answers = self._desk.answers
+        if not answers.is_waiting(poll.ticket):
+            return
         try:
-            if self._may_go_on(poll):
-                self._begin(poll)
+            if not self._may_go_on(poll) or self._begin(poll):
+                answers.end(poll.ticket)
         except RefusedError as error:
             self._refuse(poll, error.code)
 
     def tick(self) -> None:
-        """Propose again what found no place, and refuse who has waited too long."""
+        """Propose again what found no place, and forget the polls for which nobody waits."""
         for key in list(self._commits):
             local = self._keeper.locals.get(key.group)
             if local is None or local.machine.next_offset <= self._commits[key]:
@@ -242,13 +259,10 @@ class Polls:
                     self._resume(poll)
             else:
                 self._propose(key)
-        now = self._desk.now
+        answers = self._desk.answers
         for key, polls in list(self._parked.items()):
-            late = [poll for poll in polls if poll.due <= now]
-            for poll in late:
-                polls.remove(poll)
-                self._refuse(poll, Code.TRANSIENT_NOT_ACCEPTED)
-            if not polls:
+            self._parked[key] = [poll for poll in polls if answers.is_waiting(poll.ticket)]
+            if not self._parked[key]:
                 del self._parked[key]
 
     def _forget_partition(self, group: int) -> None:
@@ -261,4 +275,5 @@ class Polls:
             del self._commits[key]
             gone += self._parked.pop(key, ())
         for poll in gone:
-            self._refuse(poll, Code.PARTITION_NOT_FOUND)
+            if self._desk.answers.is_waiting(poll.ticket):
+                self._refuse(poll, Code.PARTITION_NOT_FOUND)

@@ -54,8 +54,8 @@ class Reads:
         self._keeper = keeper
         self._polls = polls
         self.facts = HostFacts()
-        self._snapshots: dict[int, tuple[int, RequestHeader]] = {}
-        self._flushes: list[tuple[int, RequestHeader, int, int]] = []
+        self._snapshots: dict[int, int] = {}  # tickets, by the tokens of what the host makes
+        self._flushes: list[tuple[int, int, int]] = []  # tickets, partitions, tokens of those
         self._answered: dict[int, _Read] = {  # give the reply
             system.GET_STATS.code: self._get_stats,
             GET_COUNTERS.code: self._get_counters,
@@ -178,17 +178,21 @@ class Reads:
         if len(self._snapshots) >= _SNAPSHOTS_MAX:
             raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED)
         token = self._desk.next_token()
-        self._snapshots[token] = (connection.number, header)
+        ticket = self._desk.answers.wait(connection.number, header, self._desk.now)
+        self._snapshots[token] = ticket
         self._desk.out.append(MakeSnapshot(token, request.compression, request.types))
 
     def on_snapshot(self, event: SnapshotMade) -> None:
         """Send an archive that is ready."""
-        number, header = self._snapshots.pop(event.token)
+        answers = self._desk.answers
+        waiting = answers.end(self._snapshots.pop(event.token))
+        if waiting is None:
+            return
         if event.data is None:
             code = Code.SNAPSHOT_FILE_COMPLETION_FAILED
-            self._desk.answers.refuse(number, header, code)
+            answers.refuse(waiting.connection, waiting.header, code)
         else:
-            self._desk.answers.reply(number, header, event.data)
+            answers.reply(waiting.connection, waiting.header, event.data)
 
     # Clients.
 
@@ -329,22 +333,32 @@ class Reads:
         machine = self._keeper.find(namespace).machine
         machine.store()
         token = machine.flush() if request.fsync else None
+        answers = self._desk.answers
         if token is None:
-            self._desk.answers.reply(connection.number, header)
+            answers.reply(connection.number, header)
         else:
-            self._flushes.append((connection.number, header, namespace, token))
+            late = Code.TRANSIENT_NOT_COMMITTED  # It goes on, and may yet be done.
+            ticket = answers.wait(connection.number, header, self._desk.now, late)
+            self._flushes.append((ticket, namespace, token))
 
     def check_flushes(self) -> None:
         """Answer the flushes that are durable now, or never will be."""
-        if not self._flushes:
-            return
-        waiting = []
-        for number, header, namespace, token in self._flushes:
-            local = self._keeper.locals.get(namespace)
-            if local is None or local.fence is not None:
-                self._desk.answers.refuse(number, header, Code.CANNOT_SYNC_FILE)
-            elif local.machine.is_flushed(token):
-                self._desk.answers.reply(number, header)
-            else:
-                waiting.append((number, header, namespace, token))
-        self._flushes = waiting
+        if self._flushes:
+            self._flushes = [each for each in self._flushes if not self._is_over(*each)]
+
+    def _is_over(self, ticket: int, namespace: int, token: int) -> bool:
+        """Whether nobody waits for a flush any more; if it is over, that is answered."""
+        answers = self._desk.answers
+        local = self._keeper.locals.get(namespace)
+        if local is None or local.fence is not None:
+            code = Code.CANNOT_SYNC_FILE
+        elif local.machine.is_flushed(token):
+            code = None
+        else:
+            return not answers.is_waiting(ticket)
+        waiting = answers.end(ticket)
+        if waiting is not None and code is None:
+            answers.reply(waiting.connection, waiting.header)
+        elif waiting is not None and code is not None:
+            answers.refuse(waiting.connection, waiting.header, code)
+        return True

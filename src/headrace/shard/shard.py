@@ -52,6 +52,7 @@ from headrace.shard.login import Logins
 from headrace.shard.orders import Orders
 from headrace.shard.plane import Plane
 from headrace.shard.polls import Polls
+from headrace.shard.purges import PURGES, Purges
 from headrace.shard.reads import Reads
 from headrace.shard.revocation import Revocation
 from headrace.shard.router import Router
@@ -76,7 +77,6 @@ DATA_STORE = 1
 _OPERATION_AT = 208  # in the header of a reply
 _SWEEP_TICKS = 100
 _PAUSE_TICKS_MAX = 1000
-_PURGES = (Operation.PURGE_STREAM, Operation.PURGE_TOPIC)
 
 
 class Shard:
@@ -110,7 +110,7 @@ class Shard:
         self._orders = Orders(desk, self.keeper)
         self._reads = Reads(desk, self.keeper, self._polls)
         self._router = Router(desk, self.keeper, self._logins, self._orders, self._reads, auditor)
-        self._held: list[tuple[Connection, bytes]] = []  # replies that wait for purges
+        self._purges = Purges(desk, self.keeper)
         self._sweep_due = 0
         self._checkpoints_done = 0
         self._has_begun = False
@@ -185,9 +185,7 @@ class Shard:
             self._close_plane(DATA_STORE)
             self.keeper.after_turn()
         self._reads.check_flushes()
-        if self._held:
-            self.keeper.reconcile()  # A purge may have been applied in this very turn.
-            self._release_held()
+        self._purges.after_turn()
         out = list(desk.out)
         desk.out.clear()
         return out
@@ -236,10 +234,13 @@ class Shard:
     def _deliver(self, effect: SendReply) -> None:
         """Send an answer of consensus to who waits for it, in the form that it waits for."""
         desk = self._desk
-        found = desk.answers.take_waiting(effect)
         frame = effect.frame
         is_eviction = frame[KIND_OFFSET] == FrameKind.EVICTION
         operation = frame[_OPERATION_AT]
+        if operation in PURGES and not is_eviction and not REPLY.decode(frame).status:
+            self._purges.hold(effect)
+            return
+        found = desk.answers.take_waiting(effect)
         if found is None:
             if operation == Operation.REGISTER and not is_eviction:
                 self._logins.on_unheard(effect.client)
@@ -267,19 +268,10 @@ class Shard:
         elif operation == Operation.CREATE_PERSONAL_ACCESS_TOKEN:
             body = self._orders.token_reply(asked, frame[HEADER_BYTES:])
             answers.reply(connection.number, asked, body)
-        elif operation in _PURGES:
-            self._held.append((connection, frame))
         else:
             if operation == Operation.LOGOUT:
                 self._logins.release(connection)
             answers.send(connection.number, frame)
-
-    def _release_held(self) -> None:
-        """Answer purges once the partitions here have applied them: who asked finds them empty."""
-        if self.keeper.is_purged:
-            for connection, frame in self._held:
-                self._desk.answers.send(connection.number, frame)
-            self._held.clear()
 
     # Events.
 
@@ -346,6 +338,7 @@ class Shard:
         desk.now, desk.wall = event.now, event.wall
         for plane in self._planes:
             plane.take(event)
+        desk.answers.expire(desk.now, self._withdraw)
         self.keeper.tick()
         self._regulate()
         if event.now >= self._sweep_due:
@@ -354,9 +347,8 @@ class Shard:
 
     def _sweep(self) -> None:
         """Once a second: what nobody else remembers."""
-        desk = self._desk
-        desk.answers.expire(desk.now, self._withdraw)
         self._polls.tick()
+        self._purges.tick()
         self._logins.disconnect_gone()
         self._revocation.end_expired()
         if self._has_begun:
@@ -439,7 +431,7 @@ class Shard:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request waits for consensus."""
+        """Whether every request is answered."""
         return self._desk.answers.waiting_count == 0
 
     @property

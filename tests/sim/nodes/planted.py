@@ -6,7 +6,7 @@ or two functions of the code that ships. `tools/hunt_node.py` finds a seed for e
 """
 
 from headrace.partitions import dedup, log, machine, reads, snapshot, writer
-from headrace.shard import checkpoints, desk, keeper, login, plane, polls, shard
+from headrace.shard import checkpoints, desk, keeper, login, plane, polls, purges, shard
 from headrace.shard import reads as shard_reads
 from headrace.vsr import replica, transfer
 from tests.sim.planted import Bug, Edit
@@ -331,7 +331,7 @@ _CURRENT = (
     _bug(
         "purge_told_when_decided",
         "A purge is decided: the partitions will follow.",
-        Edit(shard.Shard._deliver_other, "elif operation in _PURGES:", "elif False:"),
+        Edit(purges.Purges.after_turn, "if not self._keeper.is_purged:", "if False:"),
     ),
     _bug(
         "next_skips_one",

@@ -229,7 +229,9 @@ class Cluster:
         shard = host.shard
         assert shard is not None
         self.trace.add(self.agenda.now, host.index, event)
-        self._carry_out(host, shard.step(event))
+        effects = shard.step(event)
+        shard.desk.answers.check()
+        self._carry_out(host, effects)
 
     def _carry_out(self, host: Host, effects: list[ShardEffect]) -> None:
         """Do what a step asks for, in order; the node may crash between any two."""

@@ -1,0 +1,47 @@
+"""Answers purges once the partitions here have applied them: whoever asked finds them empty.
+
+Flow: reply.
+"""
+
+from headrace.ports.network import SendReply
+from headrace.shard.desk import Desk
+from headrace.shard.keeper import Keeper
+from headrace.wire.numbers import Operation
+
+PURGES = (Operation.PURGE_STREAM, Operation.PURGE_TOPIC)
+
+
+class Purges:
+    """Those that metadata has decided and partitions have not applied yet."""
+
+    def __init__(self, desk: Desk, keeper: Keeper) -> None:
+        self._desk = desk
+        self._keeper = keeper
+        self._held: dict[int, bytes] = {}  # answers, by the tickets of their requests
+
+    def hold(self, effect: SendReply) -> None:
+        """Hold the answer of the metadata group back, if somebody waits for it."""
+        ticket = self._desk.answers.keep_waiting(effect)
+        if ticket is not None:
+            self._held[ticket] = effect.frame
+
+    def after_turn(self) -> None:
+        """Answer once all purges are applied."""
+        if not self._held:
+            return
+        self._keeper.reconcile()  # A purge may have been applied in this very turn.
+        if not self._keeper.is_purged:
+            return
+        answers = self._desk.answers
+        held, self._held = self._held, {}
+        for ticket, frame in held.items():
+            waiting = answers.end(ticket)
+            if waiting is not None:
+                answers.send(waiting.connection, frame)
+
+    def tick(self) -> None:
+        """Forget the answers for which nobody waits any more."""
+        answers = self._desk.answers
+        self._held = {
+            ticket: frame for ticket, frame in self._held.items() if answers.is_waiting(ticket)
+        }
