@@ -14,6 +14,7 @@ from headrace.base.ids import (
 )
 from headrace.partitions.dedup import DedupTable
 from headrace.partitions.gather import Polled, PollStart
+from headrace.partitions.index import INDEX_STEP_BYTES
 from headrace.partitions.machine import PartitionMachine
 from headrace.partitions.options import AheadPolicy, PartitionOptions
 from headrace.partitions.shared import PartitionsShared
@@ -60,6 +61,7 @@ def make_options(
     *,
     segment_bytes: int = 4096,
     piece_bytes: int = 1500,
+    index_step_bytes: int = INDEX_STEP_BYTES,
     offsets_max: int = 8,
     offsets_ahead: AheadPolicy = AheadPolicy.FAIL,
     namespace: GroupId = NAMESPACE,
@@ -69,6 +71,7 @@ def make_options(
         created_revision=REVISION,
         segment_bytes=segment_bytes,
         piece_bytes=piece_bytes,
+        index_step_bytes=index_step_bytes,
         offsets_max=offsets_max,
         offsets_ahead=offsets_ahead,
     )

@@ -19,7 +19,7 @@ from headrace.partitions.gather import (
     Polled,
     PollStart,
 )
-from headrace.partitions.index import SegmentIndex
+from headrace.partitions.index import INDEX_STEP_BYTES, SegmentIndex
 from headrace.partitions.tail import BATCH_OBJECTS_BYTES
 from headrace.ports.segments import SegmentFile
 from headrace.wire.batches import split_batches
@@ -272,13 +272,24 @@ def test_small_polls_read_little_and_large_batches_are_read_whole() -> None:
     polled = stage.poll(FromOffset(203), 2)
     assert offsets(polled) == [203, 204]
     assert len(stage.files.reads) <= 2
-    assert all(read.length <= 2 * reads.READ_BYTES_MIN + 2 * 10_500 for read in stage.files.reads)
+    assert all(read.length <= 2 * INDEX_STEP_BYTES + 2 * 10_500 for read in stage.files.reads)
     stage.files.reads.clear()
     assert offsets(stage.poll(FromOffset(400))) == [400]
     assert [read.length for read in stage.files.reads][-1] > 3_000_000
     stage.files.reads.clear()
     assert len(offsets(stage.poll(First(), 400))) == 400
     assert max(read.length for read in stage.files.reads) == reads.READ_BYTES_MAX
+
+
+def test_an_index_of_small_steps_leads_to_the_batch_before() -> None:
+    stage = Stage(make_options(segment_bytes=PLENTY, index_step_bytes=500))
+    for _ in range(60):
+        stage.send(2)
+    stage.forget_memory()
+    for offset in (0, 59, 60, 119):
+        stage.files.reads.clear()
+        assert offsets(stage.poll(FromOffset(offset), 1)) == [offset]
+        assert all(read.length < 2_000 for read in stage.files.reads)
 
 
 def test_a_poll_goes_from_files_into_memory() -> None:

@@ -1,6 +1,6 @@
 """Where in a segment an offset or a time is to be found: sparse, in memory, and derived.
 
-An index holds one entry for about `INDEX_STEP_BYTES` of batches. That of a segment which this
+An index holds one entry for about `step_bytes` of batches. That of a segment which this
 process has written from its beginning is whole; that of an older one is filled by walking the
 batches of the file, as far as somebody asked, or read from its file (docs/formats/segment.md).
 
@@ -46,10 +46,11 @@ class Place(msgspec.Struct, frozen=True):
 class _Entries:
     """Entries in three columns of one flat array: 24 bytes each instead of some hundred."""
 
-    __slots__ = ("_flat",)
+    __slots__ = ("_flat", "_step_bytes")
 
-    def __init__(self) -> None:
+    def __init__(self, step_bytes: int) -> None:
         self._flat = array("Q")
+        self._step_bytes = step_bytes
 
     def __len__(self) -> int:
         return len(self._flat) // _FIELDS
@@ -57,7 +58,7 @@ class _Entries:
     def add(self, offset: int, timestamp: int, position: int) -> None:
         """Keep an entry unless the last one is near enough."""
         flat = self._flat
-        if not flat or position - flat[-1] >= INDEX_STEP_BYTES:
+        if not flat or position - flat[-1] >= self._step_bytes:
             assert not flat or offset > flat[-3]
             flat.extend((offset, timestamp, position))
 
@@ -85,8 +86,8 @@ class _Entries:
         return struct.pack(f"<{len(self._flat)}Q", *self._flat)
 
     @classmethod
-    def decode(cls, data: Data) -> "_Entries":
-        made = cls()
+    def decode(cls, data: Data, step_bytes: int) -> "_Entries":
+        made = cls(step_bytes)
         made._flat = array("Q", struct.unpack(f"<{len(data) // 8}Q", data))
         return made
 
@@ -108,12 +109,27 @@ class _Entries:
 class SegmentIndex:
     """The index of one segment, as far as it is known."""
 
-    __slots__ = ("_late", "_walked", "covered_offset", "covered_stamp", "covered_to", "late_from")
+    __slots__ = (
+        "_late",
+        "_step_bytes",
+        "_walked",
+        "covered_offset",
+        "covered_stamp",
+        "covered_to",
+        "late_from",
+    )
 
-    def __init__(self, base_offset: int, late_from: int = SEGMENT_HEADER_BYTES) -> None:
+    def __init__(
+        self,
+        base_offset: int,
+        late_from: int = SEGMENT_HEADER_BYTES,
+        *,
+        step_bytes: int = INDEX_STEP_BYTES,
+    ) -> None:
         """Begin with nothing; batches from `late_from` on will be noted as they are appended."""
-        self._walked = _Entries()
-        self._late = _Entries()
+        self._step_bytes = step_bytes
+        self._walked = _Entries(step_bytes)
+        self._late = _Entries(step_bytes)
         self.covered_to = SEGMENT_HEADER_BYTES
         self.covered_offset = base_offset
         self.covered_stamp = 0
@@ -144,7 +160,7 @@ class SegmentIndex:
         if self.covered_to != self.late_from or not self._late:
             return
         self._walked.extend(self._late)
-        self._late = _Entries()
+        self._late = _Entries(self._step_bytes)
         self.covered_to = length
         self.covered_offset = end_offset
         self.covered_stamp = timestamp
@@ -206,7 +222,8 @@ def decode_index(
     if len(covered) - _HEAD.size != count * _ENTRY_BYTES:
         raise CorruptError(f"index of {count} entries in {len(data)} bytes")
     index = SegmentIndex(file.base_offset)
-    index._walked = _Entries.decode(covered[_HEAD.size :])  # noqa: SLF001  # of this module
+    entries = _Entries.decode(covered[_HEAD.size :], INDEX_STEP_BYTES)  # It is whole: none comes.
+    index._walked = entries  # noqa: SLF001  # of this module
     first = Place(file.base_offset, SEGMENT_HEADER_BYTES)
     if not index._walked.is_ordered(first, length):  # noqa: SLF001
         raise CorruptError("index whose entries do not rise from the segment's beginning")

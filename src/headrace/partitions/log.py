@@ -50,6 +50,7 @@ class Segment:
         "end_offset",
         "file",
         "index",
+        "index_step_bytes",
         "is_dropped",
         "is_index_proven",
         "is_sealed",
@@ -58,8 +59,9 @@ class Segment:
         "pieces",
     )
 
-    def __init__(self, file: SegmentFile) -> None:
+    def __init__(self, file: SegmentFile, index_step_bytes: int) -> None:
         self.file = file
+        self.index_step_bytes = index_step_bytes
         self.base_offset = self.end_offset = file.base_offset
         self.length = SEGMENT_HEADER_BYTES
         self.newest_stamp = 0
@@ -74,6 +76,10 @@ class Segment:
     def batch_bytes(self) -> int:
         """How many bytes of batches it holds."""
         return self.length - SEGMENT_HEADER_BYTES
+
+    def begin_index(self, late_from: int = SEGMENT_HEADER_BYTES) -> SegmentIndex:
+        """Give an index of it that knows nothing yet."""
+        return SegmentIndex(self.base_offset, late_from, step_bytes=self.index_step_bytes)
 
     def append(self, header: BatchHeader, end_offset: int, piece_bytes: int) -> int:
         """Place one batch; return its position."""
@@ -143,7 +149,7 @@ class PartitionLog:
         segment = self.active
         if segment is None:
             segment = self.begin_segment(self.next_offset)
-            segment.index = SegmentIndex(self.next_offset)
+            segment.index = segment.begin_index()
         end_offset = header.base_offset + header.messages_count
         position = segment.append(header, end_offset, self._options.piece_bytes)
         segment.is_sealed = segment.batch_bytes >= self._options.segment_bytes
@@ -159,7 +165,8 @@ class PartitionLog:
         segment = Segment(
             SegmentFile(
                 options.namespace, options.created_revision, self.history_epoch, base_offset
-            )
+            ),
+            options.index_step_bytes,
         )
         self.segments.append(segment)
         return segment

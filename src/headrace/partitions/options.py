@@ -6,6 +6,7 @@ import msgspec
 
 from headrace.base.ids import GroupId
 from headrace.base.limits import MIB, SEGMENT_BYTES_MAX
+from headrace.partitions.index import INDEX_STEP_BYTES
 
 PIECE_BYTES = 8 * MIB
 CONSUMER_OFFSETS_MAX = 65_536
@@ -21,12 +22,14 @@ class AheadPolicy(IntEnum):
 class PartitionOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Which partition it is, and its bounds.
 
-    Where segments and pieces are cut follows from these, so replicas must have them alike.
+    Where segments and pieces are cut follows from these, so replicas must have them alike, all but
+    the step of indexes.
     """
 
     namespace: GroupId
     created_revision: int
     segment_bytes: int = SEGMENT_BYTES_MAX
     piece_bytes: int = PIECE_BYTES
+    index_step_bytes: int = INDEX_STEP_BYTES
     offsets_max: int = CONSUMER_OFFSETS_MAX
     offsets_ahead: AheadPolicy = AheadPolicy.FAIL

@@ -18,7 +18,7 @@ Invariants: offsets of one answer have no gap; nothing at or beyond the end of t
 """
 
 from headrace.base.ids import GroupId, unpack_namespace
-from headrace.base.limits import KIB, MIB, SEGMENT_HEADER_BYTES
+from headrace.base.limits import MIB, SEGMENT_HEADER_BYTES
 from headrace.kernel import BATCH_HEADER_BYTES
 from headrace.partitions.gather import (
     NOTHING_POLLED,
@@ -31,7 +31,7 @@ from headrace.partitions.gather import (
     Polled,
     PollStart,
 )
-from headrace.partitions.index import INDEX_STEP_BYTES, Place, SegmentIndex, decode_index
+from headrace.partitions.index import Place, SegmentIndex, decode_index
 from headrace.partitions.log import PartitionLog, Segment
 from headrace.partitions.shared import PartitionsShared
 from headrace.partitions.tail import MemoryTail
@@ -43,7 +43,6 @@ from headrace.wire.batches import BatchHeader, verify_batch
 from headrace.wire.errors import Code, CorruptError, RefusedError
 
 READ_BYTES_MAX = MIB
-READ_BYTES_MIN = 64 * KIB
 _RESTARTS_MAX = 4
 
 
@@ -270,7 +269,7 @@ class Reads:
         assert segment.is_sealed, "the index of the active segment is in memory"
         if event.data is None:
             self._probes.hit("partition.index_missing")
-            return SegmentIndex(segment.base_offset, late_from=segment.length)
+            return segment.begin_index(late_from=segment.length)
         try:
             return decode_index(
                 event.data,
@@ -281,7 +280,7 @@ class Reads:
             )
         except CorruptError:
             self._probes.hit("partition.index_damaged")
-            return SegmentIndex(segment.base_offset, late_from=segment.length)
+            return segment.begin_index(late_from=segment.length)
 
     def _walk(self, poll: _Poll, segment: Segment, index: SegmentIndex) -> bool:
         """Read on from where an index ends; return whether memory knows the rest instead."""
@@ -317,8 +316,8 @@ class Reads:
     def _read_length(self, gathering: Gathering, segment: Segment) -> int:
         """Give how much to read: what the wanted messages take on average, within bounds."""
         messages = segment.end_offset - segment.base_offset
-        size = INDEX_STEP_BYTES + gathering.messages_left * segment.batch_bytes // messages
-        return min(max(size, READ_BYTES_MIN), READ_BYTES_MAX)
+        wanted = gathering.messages_left * segment.batch_bytes // messages
+        return min(segment.index_step_bytes + wanted, READ_BYTES_MAX)
 
     def _on_batches(self, poll: _Poll, segment: Segment, data: memoryview) -> None:
         """Take the wanted batches of a stretch; what is cut at its end is read again whole."""
@@ -438,7 +437,7 @@ class Reads:
             self._probes.hit("partition.index_doubted")
             poll.is_doubting = True
             poll.place = None
-            fresh = SegmentIndex(segment.base_offset, late_from=segment.length)
+            fresh = segment.begin_index(late_from=segment.length)
             if self._walk(poll, segment, fresh):
                 self._go_on(poll)
             return

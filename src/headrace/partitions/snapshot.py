@@ -13,7 +13,6 @@ import msgspec
 
 from headrace.base.checksum import xxh3_64
 from headrace.base.limits import SEGMENT_HEADER_BYTES
-from headrace.partitions.index import SegmentIndex
 from headrace.partitions.log import PartitionLog, Piece, Segment
 from headrace.partitions.offsets import ConsumerOffsets, StoredMark
 from headrace.partitions.options import PartitionOptions
@@ -165,7 +164,7 @@ def _read_segment(reader: Reader, log: PartitionLog) -> None:
     segment.newest_stamp = stamp
     segment.is_sealed = bool(flags & _SEALED)
     if not segment.is_sealed:
-        segment.index = SegmentIndex(base, late_from=length)
+        segment.index = segment.begin_index(late_from=length)
     log.messages_count += end - base
     log.size_bytes += segment.batch_bytes
 

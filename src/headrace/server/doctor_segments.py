@@ -121,7 +121,7 @@ class _Walk:
     def _walk_batches(self, fd: int) -> None:
         """Read every batch that the checkpoint vouches for."""
         segment = self._segment
-        index = SegmentIndex(segment.base_offset)
+        index = segment.begin_index()
         known = Known(self._file, segment)
         place = Place(segment.base_offset, SEGMENT_HEADER_BYTES)
         chains: dict[int, int] = {}

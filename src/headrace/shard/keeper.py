@@ -259,6 +259,7 @@ class Keeper:
             created_revision=target.created_revision,
             segment_bytes=target.segment_bytes,
             piece_bytes=desk.settings.piece_bytes,
+            index_step_bytes=desk.settings.index_step_bytes,
             offsets_ahead=desk.settings.offsets_ahead,
         )
         machine = PartitionMachine(options, self.shared, desk.probes)

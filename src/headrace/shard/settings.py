@@ -4,6 +4,7 @@ import msgspec
 
 from headrace.base.limits import SEGMENT_BYTES_MAX
 from headrace.metadata.admission import TopicDefaults
+from headrace.partitions.index import INDEX_STEP_BYTES
 from headrace.partitions.options import AheadPolicy
 from headrace.shard.config import PlaneConfig
 from headrace.shard.lockout import LockoutSettings
@@ -25,6 +26,7 @@ class ShardSettings(msgspec.Struct, frozen=True, kw_only=True):
     password_bytes_min: int
     offsets_ahead: AheadPolicy = AheadPolicy.FAIL
     piece_bytes: int
+    index_step_bytes: int = INDEX_STEP_BYTES
     tail_bytes_max: int
     poll_bytes_max: int
     # Where the segments of partitions lie, for readers of the same host; empty: nobody is told.
