@@ -74,6 +74,11 @@ class _Entries:
         assert index > 0
         return self.place(index - 1)
 
+    def after(self, offset: int) -> int | None:
+        """Return the offset of the first entry behind an offset."""
+        index = bisect_right(range(len(self)), offset, key=lambda at: self._flat[_FIELDS * at])
+        return self._flat[_FIELDS * index] if index < len(self) else None
+
     def find_timestamp(self, timestamp: int) -> Place:
         """Give the last entry before a time, or the first."""
         index = bisect_left(range(len(self)), timestamp, key=self.timestamp)
@@ -180,6 +185,10 @@ class SegmentIndex:
         if self._late and timestamp > self._late.timestamp(0):
             return self._late.find_timestamp(timestamp)
         return None
+
+    def entry_after(self, offset: int) -> int | None:
+        """Return the offset of the first entry behind an offset."""
+        return self._walked.after(offset) or self._late.after(offset)
 
     def encode(self, file: SegmentFile, length: int) -> bytes:
         """Give the index file of a sealed segment."""

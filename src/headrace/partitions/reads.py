@@ -35,11 +35,11 @@ from headrace.partitions.index import Place, SegmentIndex, decode_index
 from headrace.partitions.log import PartitionLog, Segment
 from headrace.partitions.shared import PartitionsShared
 from headrace.partitions.tail import MemoryTail
-from headrace.partitions.walk import DamageError, check_header, walk_headers
+from headrace.partitions.walk import DamageError, check_batch, check_header, walk_batches
 from headrace.partitions.writer import SegmentWriter
 from headrace.ports.probes import Probes
 from headrace.ports.segments import IndexRead, ReadIndex, ReadSegment, SegmentRead
-from headrace.wire.batches import BatchHeader, verify_batch
+from headrace.wire.batches import BatchHeader, decode_batch_header
 from headrace.wire.errors import Code, CorruptError, RefusedError
 
 READ_BYTES_MAX = MIB
@@ -52,6 +52,8 @@ class _Poll:
     __slots__ = (
         "bytes_max",
         "count",
+        "damage_end",
+        "doubted",
         "epoch",
         "gathering",
         "is_doubting",
@@ -84,9 +86,11 @@ class _Poll:
         self.timestamp: int | None = None  # until the first batch of that time is found
         self.segment: Segment | None = None
         self.place: Place | None = None  # the next batch to look at
+        self.damage_end: Place | None = None  # where the batch behind a damaged one is
         self.is_from_index = False  # whether nothing but the index says that it is there
         self.walking: SegmentIndex | None = None
         self.is_doubting = False  # whether the walk is to show if the index is wrong
+        self.doubted: tuple[int, int] | None = None  # what cannot be read if the index is right
 
     def is_overtaken(self, log: PartitionLog) -> bool:
         """Whether a purge, retention or a new state has taken what was planned."""
@@ -232,10 +236,10 @@ class Reads:
     def _enter_next(self, poll: _Poll, segment: Segment) -> None:
         """Go on with the file after one that was read to its end."""
         following = self.log.following(segment)
-        if following is None:
-            raise DamageError(f"{segment.file} ends before offset {poll.gathering.wanted}")
         # An answer ends before a lost range; only the search for a time goes past one.
-        assert poll.timestamp is not None or following.base_offset == poll.gathering.wanted
+        is_next = following is not None and following.base_offset == poll.gathering.wanted
+        if following is None or not (is_next or poll.timestamp is not None):
+            raise DamageError(f"{segment.file} ends before offset {poll.gathering.wanted}")
         poll.segment = following
         poll.place = Place(following.base_offset, SEGMENT_HEADER_BYTES)
         poll.is_from_index = False
@@ -298,7 +302,15 @@ class Reads:
         index = poll.walking
         assert index is not None
         if poll.read_from == index.covered_to:  # Another poll may have been here meanwhile.
-            walk_headers(index, segment, data, self._partition_id(segment))
+            try:
+                needed = walk_batches(index, segment, data, self._partition_id(segment))
+            except DamageError:
+                if poll.find_in(index) is None:
+                    raise
+                needed = 0  # What is wanted lies before it.
+            if needed:
+                self._ask_again(poll, segment, index.covered_to, needed)
+                return
             if index.is_complete(segment.length):
                 self._probes.hit("partition.index_rebuilt")
         if poll.find_in(index) is None:
@@ -307,6 +319,7 @@ class Reads:
             return
         poll.walking = None
         poll.is_doubting = False
+        poll.doubted = None
         segment.index = index
         self._writer.write_index(segment)
         self._go_on(poll)
@@ -322,27 +335,63 @@ class Reads:
     def _on_batches(self, poll: _Poll, segment: Segment, data: memoryview) -> None:
         """Take the wanted batches of a stretch; what is cut at its end is read again whole."""
         assert poll.place is not None
-        partition_id = self._partition_id(segment)
         while not poll.gathering.is_full and not self._is_over(poll, segment, poll.place):
             place = poll.place
             rest = data[place.position - poll.read_from :]
-            needed = BATCH_HEADER_BYTES
-            if len(rest) >= needed:
-                header = check_header(segment, place, rest, partition_id)
-                poll.is_from_index = False
-                end_offset = header.base_offset + header.messages_count
-                # Whether a batch is of a time is believed only once it is verified.
-                is_wanted = poll.timestamp is not None or end_offset > poll.gathering.wanted
-                needed = header.length if is_wanted else 0
-                if len(rest) >= needed:
-                    if is_wanted:
-                        self._take(poll, header, rest[: header.length])
-                    poll.place = Place(end_offset, place.position + header.length)
-                    continue
-            self._ask_again(poll, segment, place.position, needed)
-            return
+            try:
+                needed = self._on_batch(poll, segment, place, rest)
+            except DamageError:
+                # It is in nobody's way who wants only what lies behind it.
+                poll.damage_end = self._behind(segment, place, rest)
+                behind = poll.damage_end
+                is_passed = behind is not None and behind.offset <= poll.gathering.wanted
+                if behind is None or not is_passed or poll.timestamp is not None:
+                    raise
+                poll.place = behind
+                needed = 0
+            if needed:
+                self._ask_again(poll, segment, place.position, needed)
+                return
         self._turn_to_tail(poll, poll.place.offset)
         self._go_on(poll)
+
+    def _on_batch(self, poll: _Poll, segment: Segment, place: Place, rest: memoryview) -> int:
+        """Verify the next batch and take it if it is wanted; or return how many bytes it needs.
+
+        A batch that is only passed is verified too: its header says where the next one is.
+        """
+        if len(rest) < BATCH_HEADER_BYTES:
+            return BATCH_HEADER_BYTES
+        header = check_header(segment, place, rest, self._partition_id(segment))
+        poll.is_from_index = False
+        if len(rest) < header.length:
+            return header.length
+        check_batch(segment, place, rest[: header.length])
+        end_offset = header.base_offset + header.messages_count
+        if poll.timestamp is not None or end_offset > poll.gathering.wanted:
+            self._take(poll, header, rest[: header.length])
+        poll.place = Place(end_offset, place.position + header.length)
+        return 0
+
+    def _behind(self, segment: Segment, place: Place, rest: memoryview) -> Place | None:
+        """Return the place of the batch behind a damaged one, if the damage does not hide it."""
+        length = decode_batch_header(rest).length
+        end = place.position + length
+        if length < BATCH_HEADER_BYTES or end > segment.length:
+            return None
+        if end == segment.length:
+            return Place(segment.end_offset, end)
+        if len(rest) < length + BATCH_HEADER_BYTES:
+            return None
+        following = Place(decode_batch_header(rest[length:]).base_offset, end)
+        if not place.offset < following.offset < segment.end_offset:
+            return None
+        try:
+            header = check_header(segment, following, rest[length:], self._partition_id(segment))
+            check_batch(segment, following, rest[length : length + header.length])
+        except DamageError:
+            return None
+        return following
 
     def _is_over(self, poll: _Poll, segment: Segment, place: Place) -> bool:
         """Whether the next batch is not to be read here: the file ends, or memory begins."""
@@ -356,10 +405,6 @@ class Reads:
         self._ask(poll, segment, position, length)
 
     def _take(self, poll: _Poll, header: BatchHeader, batch: memoryview) -> None:
-        try:
-            verify_batch(batch)
-        except CorruptError as error:
-            raise DamageError(f"batch of offset {header.base_offset}: {error}") from None
         if poll.timestamp is not None:
             if header.base_timestamp < poll.timestamp:
                 return
@@ -436,6 +481,7 @@ class Reads:
         ):
             self._probes.hit("partition.index_doubted")
             poll.is_doubting = True
+            poll.doubted = self._unreadable(poll)
             poll.place = None
             fresh = segment.begin_index(late_from=segment.length)
             if self._walk(poll, segment, fresh):
@@ -463,9 +509,29 @@ class Reads:
 
     def _refusal(self, poll: _Poll, damage: DamageError) -> RefusedError:
         self._probes.hit("partition.read_damaged")
+        first, last = self._unreadable(poll)
         return RefusedError(
-            Code.CANNOT_READ_MESSAGE, offset=poll.gathering.wanted, what=str(damage)
+            Code.CANNOT_READ_MESSAGE, first_offset=first, last_offset=last, what=str(damage)
         )
+
+    def _unreadable(self, poll: _Poll) -> tuple[int, int]:
+        """Give the offsets that cannot be read: from the damage to the next batch that is found."""
+        if poll.doubted is not None:
+            return poll.doubted
+        segment, wanted = poll.segment, poll.gathering.wanted
+        if segment is None or segment.is_dropped:
+            return wanted, wanted
+        first = poll.walking.covered_offset if poll.walking is not None else segment.base_offset
+        end = segment.end_offset
+        if poll.place is not None:
+            first = poll.place.offset
+            if poll.damage_end is not None:
+                return first, poll.damage_end.offset - 1
+        if segment.index is not None:
+            end = min(end, segment.index.entry_after(first) or end)
+        if self.tail.first_offset is not None and self.tail.first_offset > first:
+            end = min(end, self.tail.first_offset)
+        return first, end - 1
 
     def _finish(self, poll: _Poll, result: Polled | RefusedError) -> None:
         self.polled.append((poll.ticket, result))

@@ -1,0 +1,170 @@
+"""One flipped bit in a segment or an index: the right bytes, or an error that names its range."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.base.limits import SEGMENT_HEADER_BYTES
+from headrace.partitions.gather import First, FromOffset, FromTimestamp, Last, NextAfter, PollStart
+from headrace.ports.segments import SegmentFile
+from headrace.wire.errors import Code, RefusedError
+from tests.kernel.samples import Row
+from tests.partitions.stage import Stage, make_options, rows
+
+OPTIONS = make_options(segment_bytes=1300, piece_bytes=700)
+Range = tuple[int, int]
+
+
+def filled(*, is_restarted: bool) -> Stage:
+    """Some segments, the last one not sealed, all of them on disk only."""
+    stage = Stage(OPTIONS)
+    for count, size in ((1, 8), (3, 20), (2, 90), (1, 700), (4, 8), (2, 60), (1, 1), (3, 10)):
+        stage.send(count, size)
+    stage.forget_memory()
+    if is_restarted:
+        stage.checkpoint()
+        stage.restart()
+    return stage
+
+
+def poll_or_range(stage: Stage, start: PollStart, count: int) -> list[Row] | Range:
+    try:
+        return rows(stage.poll(start, count))
+    except RefusedError as error:
+        if error.code != Code.CANNOT_READ_MESSAGE:
+            raise
+        first, last = error.facts["first_offset"], error.facts["last_offset"]
+        assert isinstance(first, int)
+        assert isinstance(last, int)
+        return first, last
+
+
+def check_polls(stage: Stage, good: list[Row], damaged: Range | None) -> list[Range]:
+    """Poll by every strategy from every offset; return the ranges that could not be read."""
+    ranges: dict[Range, None] = {}
+    stamps = sorted({row.timestamp for row in good})
+    end = good[-1].offset + 1
+    starts: list[tuple[PollStart, int, int]] = [(First(), 0, 100), (NextAfter(None), 0, 100)]
+    starts += [(Last(), end - count, count) for count in range(1, end + 1)]
+    starts += [(FromOffset(row.offset), row.offset, 3) for row in good]
+    starts += [(NextAfter(row.offset - 1), row.offset, 1) for row in good[1:]]
+    for stamp in stamps:
+        wanted = next(row.offset for row in good if row.timestamp >= stamp)
+        starts += [(FromTimestamp(stamp), wanted, 2), (FromTimestamp(stamp - 1), wanted, 1)]
+    for start, wanted, count in starts:
+        found = poll_or_range(stage, start, count)
+        if isinstance(found, tuple):
+            first, last = found
+            assert first <= wanted <= last or isinstance(start, FromTimestamp), (start, found)
+            ranges[found] = None
+        else:
+            right = good[wanted : wanted + count]
+            assert found
+            assert found == right[: len(found)], start
+            if len(found) < len(right):  # It ends where the damage begins.
+                cut = poll_or_range(stage, FromOffset(found[-1].offset + 1), 1)
+                assert isinstance(cut, tuple)
+                assert cut[0] == found[-1].offset + 1
+    for first, last in ranges:
+        assert damaged is not None
+        assert first <= damaged[0] <= damaged[1] <= last
+        for row in good:
+            is_served = isinstance(poll_or_range(stage, FromOffset(row.offset), 1), list)
+            assert is_served == (not first <= row.offset <= last)
+    assert len(ranges) <= 1
+    return list(ranges)
+
+
+def batch_at(stage: Stage, file: SegmentFile, position: int) -> Range:
+    """The offsets of the batch that holds a byte of a sound file."""
+    data = stage.files.logs[file]
+    at = SEGMENT_HEADER_BYTES
+    while True:
+        length = int.from_bytes(data[at + 32 : at + 40], "little")
+        if position < at + length:
+            first = int.from_bytes(data[at + 8 : at + 16], "little")
+            return first, first + int.from_bytes(data[at + 48 : at + 52], "little") - 1
+        at += length
+
+
+def flip_and_poll(stage: Stage, good: list[Row], file: SegmentFile, bit: int) -> None:
+    """Flip one bit of a segment's batches, poll everything, and flip it back."""
+    byte = bit // 8
+    damaged = batch_at(stage, file, byte)
+    stage.files.logs[file][byte] ^= 1 << bit % 8
+    assert check_polls(stage, good, damaged), "no poll noticed the damage"
+    stage.files.logs[file][byte] ^= 1 << bit % 8
+
+
+@settings(max_examples=60)
+@given(st.data(), st.booleans(), st.booleans())
+def test_a_flipped_bit_of_a_segment_is_named(
+    data: st.DataObject, is_restarted: bool, has_index: bool
+) -> None:
+    stage = filled(is_restarted=is_restarted)
+    good = rows(stage.poll(First()))
+    if is_restarted:
+        stage.restart()
+    if not has_index:
+        stage.files.indexes.clear()
+    file = data.draw(st.sampled_from(sorted(stage.files.logs, key=lambda each: each.base_offset)))
+    # Headers are drawn as often as all the rest.
+    size = len(stage.files.logs[file])
+    bit = data.draw(
+        st.one_of(
+            st.integers(8 * SEGMENT_HEADER_BYTES, 8 * (SEGMENT_HEADER_BYTES + 56) - 1),
+            st.integers(8 * SEGMENT_HEADER_BYTES, 8 * size - 1),
+        )
+    )
+    flip_and_poll(stage, good, file, bit)
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_a_flipped_bit_of_an_index_loses_nothing(data: st.DataObject) -> None:
+    stage = filled(is_restarted=True)
+    good = rows(stage.poll(First()))
+    stage.restart()
+    file = data.draw(st.sampled_from(sorted(stage.files.indexes, key=lambda at: at.base_offset)))
+    index = bytearray(stage.files.indexes[file])
+    bit = data.draw(st.integers(0, 8 * len(index) - 1))
+    index[bit // 8] ^= 1 << bit % 8
+    stage.files.indexes[file] = bytes(index)
+    assert check_polls(stage, good, None) == []
+    assert stage.probes.counts["partition.index_damaged"] == 1
+
+
+@settings(max_examples=20)
+@given(st.data())
+def test_a_flipped_bit_of_a_header_block_fences_its_partition_alone(data: st.DataObject) -> None:
+    stage = filled(is_restarted=True)
+    file = data.draw(st.sampled_from(sorted(stage.files.logs, key=lambda at: at.base_offset)))
+    bit = data.draw(st.integers(0, 8 * SEGMENT_HEADER_BYTES - 1))
+    stage.files.logs[file][bit // 8] ^= 1 << bit % 8
+    stage.restart()
+    assert stage.machine.fence is not None
+    for start in (First(), Last(), FromOffset(3), FromTimestamp(0), NextAfter(1)):
+        with pytest.raises(RefusedError) as error:
+            stage.poll(start)
+        assert error.value.code == Code.CANNOT_READ_MESSAGE
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("has_index", [True, False])
+def test_every_bit_of_a_segment_with_its_index(has_index: bool) -> None:
+    """Each bit of one sealed segment and of its index."""
+    stage = filled(is_restarted=True)
+    good = rows(stage.poll(First()))
+    [file] = [each for each in stage.files.logs if each.base_offset == 0]
+    index = stage.files.indexes[file]
+    if not has_index:
+        stage.files.indexes.clear()
+    for bit in range(8 * SEGMENT_HEADER_BYTES, 8 * len(stage.files.logs[file])):
+        stage.restart()
+        flip_and_poll(stage, good, file, bit)
+    for bit in range(8 * len(index) if has_index else 0):
+        damaged = bytearray(index)
+        damaged[bit // 8] ^= 1 << bit % 8
+        stage.files.indexes[file] = bytes(damaged)
+        stage.restart()
+        assert check_polls(stage, good, None) == []
