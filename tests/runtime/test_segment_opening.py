@@ -221,3 +221,17 @@ def test_partitions_are_listed_and_moved(bench: Bench, tmp_path: Path) -> None:
     bench.settle()
     assert "cannot be moved to quarantine" in bench.complaints[-1]
     assert list(kept(bench)) == list(found)
+
+
+@pytest.mark.parametrize("name", ["9" * 20, "\N{ARABIC-INDIC DIGIT ONE}" * 20])
+def test_a_file_whose_name_no_offset_has_is_left_alone(
+    bench: Bench, batches: list[bytes], name: str
+) -> None:
+    """A name is a byte from a disk: nothing may be asserted about it."""
+    bench.make(FILE, batches[0])
+    for suffix in ("log", "index"):
+        bench.path().with_name(f"{name}.{suffix}").write_bytes(b"whatever this is")
+    before = image(bench)
+    assert open_whole(bench, 4096 + len(batches[0]), next_offset=3) == []
+    assert image(bench) == before
+    assert (kept(bench), bench.complaints) == ({}, [])

@@ -115,6 +115,8 @@ def test_the_superblock() -> None:
         decode_superblock(record[:-1])
     with pytest.raises(CorruptError, match="bytes"):
         decode_superblock(record[:20])
+    with pytest.raises(CorruptError, match="covers record 8, synced to 7"):
+        decode_superblock(record[:56] + bytes([8]) + record[57:])
 
 
 def test_the_newest_two_equal_copies_count() -> None:
@@ -169,6 +171,9 @@ def test_the_checkpoint() -> None:
     for cut in (0, 50, len(data) - 1):
         with pytest.raises(CorruptError):
             decode_checkpoint(data[:cut])
+    newer = data[: at + 20] + bytes([8]) + data[at + 21 : -8]
+    with pytest.raises(CorruptError, match="view 7 with a log of view 8"):
+        decode_checkpoint(newer + xxh3_64(newer).to_bytes(8, "little"))
 
 
 def test_another_version_of_the_checkpoint_says_so() -> None:

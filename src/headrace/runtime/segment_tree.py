@@ -23,14 +23,15 @@ from headrace.base.ids import (
     pack_namespace,
 )
 from headrace.base.limits import PARTITIONS_PER_TOPIC_MAX, STREAMS_MAX, TOPICS_PER_STREAM_MAX
+from headrace.kernel import OFFSET_MAX
 from headrace.ports.segments import SegmentFile
 from headrace.runtime.durable_folders import FOLDER_MODE, make_folder
 from headrace.wire.segment import partition_names, segment_name
 
 FILE_MODE = 0o600
 
-_OURS = re.compile(r"\d{20}\.(log|index|index\.tmp)")
-_PARTITION = re.compile(r"(0|[1-9]\d*)-(0|[1-9]\d*)")
+_OURS = re.compile(r"([0-9]{20})\.(log|index|index\.tmp)")
+_PARTITION = re.compile(r"(0|[1-9][0-9]*)-(0|[1-9][0-9]*)")
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 Names: TypeAlias = tuple[str, ...]  # of a folder, from the root down
@@ -144,7 +145,7 @@ class SegmentTree:
                 found = [
                     entry.name
                     for entry in entries
-                    if _OURS.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)
+                    if is_ours(entry.name) and entry.is_file(follow_symlinks=False)
                 ]
             for name in sorted(found):
                 yield names, name
@@ -190,6 +191,12 @@ def folder_names(file: SegmentFile) -> Names:
     return (*names, str(file.history_epoch))
 
 
+def is_ours(name: str) -> bool:
+    """Whether a file has the name of a segment or an index: that of an offset that can exist."""
+    found = _OURS.fullmatch(name)
+    return found is not None and int(found[1]) <= OFFSET_MAX
+
+
 def index_name(base_offset: int) -> str:
     """Give the name of the index of the segment that begins at an offset."""
     return segment_name(base_offset).removesuffix(".log") + ".index"
@@ -217,4 +224,4 @@ def open_file(name: str, flags: int, folder: int) -> int:
 
 
 def _is_number(name: str) -> bool:
-    return name.isdecimal() and not name.startswith("0")
+    return name.isascii() and name.isdecimal() and not name.startswith("0")

@@ -12,7 +12,7 @@ from headrace.metadata.machine import MetadataMachine
 from headrace.partitions.index import Place
 from headrace.ports.recovered import RecoveredGroup
 from headrace.ports.segments import SegmentFile
-from headrace.runtime.segment_tree import namespace_of
+from headrace.runtime.segment_tree import is_ours, namespace_of
 from headrace.server.doctor_beyond import JournalEnd, find_end, judge_beyond
 from headrace.server.doctor_losses import examine_losses
 from headrace.server.doctor_report import FileReport, Verdict
@@ -22,7 +22,9 @@ from headrace.shard.plane import origin_of
 from headrace.wire.errors import CorruptError
 from headrace.wire.numbers import Operation
 
-_OURS = re.compile(r"(\d{1,7})/(\d{1,4})/(\d{1,6})-(\d+)/(\d+)/(\d{20})\.(log|index|index\.tmp)")
+_OURS = re.compile(
+    r"(\d{1,7})/(\d{1,4})/(\d{1,6})-(\d+)/(\d+)/(\d{20})\.(log|index|index\.tmp)", re.ASCII
+)
 _NOT_JUDGED = "not judged: the checkpoint that vouches for it cannot be read"
 _YOUNGER = "younger than the checkpoint; the next start makes it anew"
 _DELETED = "of a partition that was deleted: the next start removes it"
@@ -104,7 +106,8 @@ class Strays:
         """Judge one file, named by its path from the root; nothing if the name is none of ours."""
         found = _OURS.fullmatch(path)
         namespace = None if found is None else namespace_of(*map(int, found.group(1, 2, 3)))
-        if found is None or namespace is None or (root / path).is_symlink():
+        is_named = found is not None and is_ours((root / path).name)
+        if found is None or not is_named or namespace is None or (root / path).is_symlink():
             return None
         file = SegmentFile(namespace, int(found[4]), int(found[5]), int(found[6]))
         verdict, text = self._judge(root / path, file)

@@ -163,6 +163,8 @@ def _read_group(reader: Reader) -> GroupCheckpoint:
     commit_header = bytes(reader.take(header))
     if commit_header and (header != HEADER_BYTES or not is_sealed(commit_header)):
         raise DecodeError(f"group {group} with an unsealed header at its commit point")
+    if log_view > view:
+        raise DecodeError(f"group {group} of view {view} with a log of view {log_view}")
     client_table = bytes(reader.take(table))
     return GroupCheckpoint(
         ViewState(

@@ -312,6 +312,8 @@ def read_entries(data: Data, head: Head) -> list[tuple[Entry, int, int]]:
         if not Kind.PREPARE <= kind <= Kind.SYNC_POINT or reserved or at > end:
             raise CorruptError(f"record {head.sequence} has an entry of kind {kind}")
         entry = Entry(kind, flags, first, second, bytes(data[extra_at:at]))
+        if kind == Kind.VIEW_STATE and (view := view_of(entry)).log_view > view.view:
+            raise CorruptError(f"record {head.sequence} has a log newer than its view")
         placed = 0
         if entry.has_body:
             body, placed = _read_body(data, head, entry.extra, body_at)

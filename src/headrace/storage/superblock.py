@@ -104,6 +104,8 @@ def decode_superblock(payload: Data) -> Superblock:
     numbers, (flags, files, count, _) = fields[1:12], fields[12:]
     if len(payload) != _FIELDS.size + count * _OPENING.size or count > HISTORY_MAX:
         raise CorruptError(f"superblock record of {len(payload)} bytes with {count} openings")
+    if numbers[2] > numbers[3]:
+        raise CorruptError(f"superblock that covers record {numbers[2]}, synced to {numbers[3]}")
     openings = _OPENING.iter_unpack(payload[_FIELDS.size :])
     return Superblock(
         identity=unpack_identity(fields[0]),
