@@ -35,10 +35,11 @@ test: check  ## everything; what .ci/run calls
 	$(BIN)/python -m pytest -q -n 2 -rs -m slow --ignore tests/spark --ignore tests/pipelines
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -rs -m slow tests/spark tests/pipelines
 
-bench: $(READY)  ## kernel, core, journal, node, client, login and Spark, each beside its own baseline
+bench: $(READY)  ## kernel, core, journal, files, node, client, login and Spark, each beside its own baseline
 	$(BIN)/python bench/kernel.py
 	$(BIN)/python bench/core.py
 	$(BIN)/python bench/journal.py
+	$(BIN)/python -m bench.filework
 	$(BIN)/python -m bench.node
 	$(BIN)/python -m bench.client
 	$(BIN)/python -m bench.login

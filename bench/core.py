@@ -9,9 +9,10 @@ Then, 10,000 idle groups: what share of a core their ticks take. The shard is on
 leads all groups; the other two nodes acknowledge one op of every group and then only send their
 heartbeats.
 
-    python bench/core.py [--profile]
+    python bench/core.py [--shortest] [--profile]
 """
 
+import argparse
 import cProfile
 import os
 import pstats
@@ -19,7 +20,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from headrace.base.checksum import xxh3_64
 from headrace.base.limits import HEADER_BYTES, MIB
@@ -57,22 +58,35 @@ from headrace.wire.seals import seal
 
 CLUSTER = 7
 TURN_SIZES = (1, 64)
-OPS = 6_400
-ROUNDS = 7
 VALUE_BYTES = 384
 PIECE_BYTES = 64 << 10
-IDLE_GROUPS = 10_000
-IDLE_TICKS = 1_000
 TICKS_PER_SECOND = 100
 PEER_LIFE = 1
 WALL = 1_700_000_000_000_000
 PROFILE_LINES = 12
+STORE_CALLS = ("has_room", "stage_prepare", "flush", "step")
+MACHINE_CALLS = ("apply",)
+
+
+class Pace(NamedTuple):
+    """How much is measured: all for figures, or as little as shows that the benchmark runs."""
+
+    ops: int  # of one round
+    rounds: int
+    idle_groups: int
+    idle_ticks: int
+
+
+FULL = Pace(6_400, 7, 10_000, 1_000)
+SHORTEST = Pace(640, 1, 100, 100)
 
 
 class Node:
-    """A shard, and a disk that answers at once."""
+    """A shard, and a disk that answers at once; `clocks` are put in front of calls of its parts."""
 
-    def __init__(self, *, replica_count: int, groups: int) -> None:
+    def __init__(
+        self, *, replica_count: int, groups: int, clocks: "dict[str, Clock] | None" = None
+    ) -> None:
         config = StoreConfig(
             cluster=CLUSTER,
             replica=0,
@@ -84,6 +98,9 @@ class Node:
         )
         opened = open_store(config, format_store(config, 0))
         assert isinstance(opened, Opened)
+        if clocks is not None:
+            # Before the shard is made: it hands methods of its store on to others.
+            put_clocks(clocks, "Store", opened.store, STORE_CALLS)
         self.shard = Plane(
             PlaneConfig(
                 cluster=CLUSTER,
@@ -96,7 +113,10 @@ class Node:
             opened,
         )
         for group in range(1, groups + 1):
-            self.shard.add_group(GroupConfig(group), AppendMachine(PIECE_BYTES), ClientTable())
+            machine = AppendMachine(PIECE_BYTES)
+            if clocks is not None:
+                put_clocks(clocks, "machine", machine, MACHINE_CALLS)
+            self.shard.add_group(GroupConfig(group), machine, ClientTable())
         self.settle(self.shard.start())
         self.step(Ticked(1, WALL))
 
@@ -210,12 +230,21 @@ class Clock:
         return seconds
 
 
-def seconds_of_nothing() -> float:
-    """Give what a clock shows for a call that does nothing."""
+def put_clocks(
+    clocks: dict[str, Clock], owner_name: str, owner: object, calls: Iterable[str]
+) -> None:
+    """Put a clock in front of each of these methods, of this one object alone."""
+    for call in calls:
+        clock = Clock(getattr(owner, call))
+        clocks[f"{owner_name}.{call}"] = vars(owner)[call] = clock
+
+
+def seconds_of_nothing(calls: int) -> float:
+    """Return what a clock shows for a call that does nothing, as the mean of some."""
     clock = Clock(lambda *_, **__: None)
-    for _ in range(OPS):
+    for _ in range(calls):
         clock()
-    return clock.take() / OPS
+    return clock.take() / calls
 
 
 def run_ops(node: Node, turns: list[RequestsArrived]) -> float:
@@ -229,38 +258,30 @@ def run_ops(node: Node, turns: list[RequestsArrived]) -> float:
     return seconds
 
 
-def measure_ops(turn_size: int) -> tuple[float, dict[str, float]]:
+def measure_ops(turn_size: int, pace: Pace) -> tuple[float, dict[str, float]]:
     """Give the seconds of one op, and of what it is made."""
     node = Node(replica_count=1, groups=1)
     clients = Clients(node, turn_size)
-    totals = [run_ops(node, clients.make_turns(OPS // turn_size)) / OPS for _ in range(ROUNDS)]
-    return statistics.median(totals), measure_parts(turn_size)
+    totals = [
+        run_ops(node, clients.make_turns(pace.ops // turn_size)) / pace.ops
+        for _ in range(pace.rounds)
+    ]
+    return statistics.median(totals), measure_parts(turn_size, pace)
 
 
-def measure_parts(turn_size: int) -> dict[str, float]:
+def measure_parts(turn_size: int, pace: Pace) -> dict[str, float]:
     """Give the seconds that some calls take of one op, in rounds of their own."""
-    node = Node(replica_count=1, groups=1)
+    clocks: dict[str, Clock] = {}
+    node = Node(replica_count=1, groups=1, clocks=clocks)
     clients = Clients(node, turn_size)
-    store = node.shard.store
-    machine = node.shard.groups[1].machine
-    clocks = {
-        "Store.has_room": Clock(store.has_room),
-        "Store.stage_prepare": Clock(store.stage_prepare),
-        "Store.flush": Clock(store.flush),
-        "Store.step": Clock(store.step),
-        "machine.apply": Clock(machine.apply),
-    }
-    # A clock stands in front of each method of these two objects alone.
-    for name, clock in clocks.items():
-        owner, _, method = name.partition(".")
-        vars(store if owner == "Store" else machine)[method] = clock
-    vars(node.shard)["_shared"].has_room = clocks["Store.has_room"]
+    for clock in clocks.values():
+        clock.take()  # what the start took
     samples: dict[str, list[float]] = {name: [] for name in clocks}
-    for _ in range(ROUNDS):
-        nothing = seconds_of_nothing()
-        run_ops(node, clients.make_turns(OPS // turn_size))
+    for _ in range(pace.rounds):
+        nothing = seconds_of_nothing(pace.ops)
+        run_ops(node, clients.make_turns(pace.ops // turn_size))
         for name, clock in clocks.items():
-            samples[name].append(clock.take(nothing) / OPS)
+            samples[name].append(clock.take(nothing) / pace.ops)
     return {name: statistics.median(times) for name, times in samples.items()}
 
 
@@ -352,50 +373,55 @@ class IdleNode:
         return replies
 
 
-def report_ops() -> None:
+def report_ops(pace: Pace) -> None:
     """Print what an op costs, for each size of turn."""
     print(f"\nOne op of a single replica, body of {VALUE_BYTES + 7} bytes, microseconds")
     print(f"{'':24}" + "".join(f"{size:>4} a turn" for size in TURN_SIZES))
-    measured = [measure_ops(size) for size in TURN_SIZES]
+    measured = [measure_ops(size, pace) for size in TURN_SIZES]
     print(f"{'request to reply':24}" + "".join(f"{total * 1e6:11.2f}" for total, _ in measured))
     for name in measured[0][1]:
         print(f"{name:24}" + "".join(f"{parts[name] * 1e6:11.2f}" for _, parts in measured))
 
 
-def report_idle() -> None:
+def report_idle(pace: Pace) -> None:
     """Print what idle groups cost."""
-    node = IdleNode(IDLE_GROUPS)
+    node = IdleNode(pace.idle_groups)
     told = sum(node.tick() for _ in range(2 * TICKS_PER_SECOND))
-    times = [node.tick() for _ in range(IDLE_TICKS)]
-    share = sum(times) * TICKS_PER_SECOND / IDLE_TICKS
+    times = [node.tick() for _ in range(pace.idle_ticks)]
+    share = sum(times) * TICKS_PER_SECOND / pace.idle_ticks
     print(
-        f"\n{IDLE_GROUPS:,} idle groups, {TICKS_PER_SECOND} ticks a second, one node of three"
+        f"\n{pace.idle_groups:,} idle groups, {TICKS_PER_SECOND} ticks a second, one node of three"
         f"\nshare of a core       {share * 100:8.3f} %"
         f"\nlongest tick          {max(times) * 1e3:8.3f} ms"
         f"\nfirst two seconds     {told * 1e3:8.3f} ms (all groups are told to both peers)"
     )
 
 
-def report_profile(turn_size: int) -> None:
+def report_profile(turn_size: int, pace: Pace) -> None:
     """Print the functions that take the most time of an op."""
     node = Node(replica_count=1, groups=1)
     clients = Clients(node, turn_size)
-    turns = clients.make_turns(OPS // turn_size)
+    turns = clients.make_turns(pace.ops // turn_size)
     profile = cProfile.Profile()
     profile.runcall(run_ops, node, turns)
-    print(f"\nProfile of {OPS} ops, {turn_size} a turn")
+    print(f"\nProfile of {pace.ops} ops, {turn_size} a turn")
     pstats.Stats(profile).sort_stats("tottime").print_stats(PROFILE_LINES)
 
 
 def main() -> None:
     """Print the conditions, then the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--shortest", action="store_true", help="little of it: whether it runs")
+    parser.add_argument("--profile", action="store_true", help="which functions take the time")
+    given = parser.parse_args()
+    pace = SHORTEST if given.shortest else FULL
     load = ", ".join(f"{average:.2f}" for average in os.getloadavg())
     print(f"Python {sys.version.split()[0]}; load {load}")
-    report_ops()
-    report_idle()
-    if "--profile" in sys.argv[1:]:
+    report_ops(pace)
+    report_idle(pace)
+    if given.profile:
         for turn_size in TURN_SIZES:
-            report_profile(turn_size)
+            report_profile(turn_size, pace)
 
 
 if __name__ == "__main__":

@@ -10,12 +10,12 @@ store    another thread syncs the segment in steps of 16 MiB; what is not stored
 ```
 
 This is the limit beside which a node is measured: it checks nothing, keeps no index and answers
-nobody. `python -m bench.filework [folder]` prints it for itself.
+nobody. `python -m bench.filework [--shortest] [folder]` prints it for itself.
 """
 
+import argparse
 import os
 import statistics
-import sys
 import time
 from collections import deque
 from pathlib import Path
@@ -337,10 +337,14 @@ def write_all(fd: int, parts: list[bytes], position: int) -> None:
 
 def main() -> None:
     """Print the file work of a few shapes in both classes."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--shortest", action="store_true", help="tiny laps: whether it runs")
+    parser.add_argument("folder", type=Path, nargs="?", help="on the disk to be measured")
+    given = parser.parse_args()
+    laps_count, seconds = (1, 0.01) if given.shortest else (3, 0.5)
     print(machine.describe())
     shapes = (Shape(1, 100), Shape(100, 1024), Shape(1000, 1024))
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else None
-    with TemporaryDirectory(dir=folder) as made, FileWork(Path(made)) as work:
+    with TemporaryDirectory(dir=given.folder) as made, FileWork(Path(made)) as work:
         for shape in shapes:
             batch = make_batch(shape)
             for durability in CLASSES:
@@ -348,12 +352,12 @@ def main() -> None:
                 laps = [
                     work.run(
                         batch,
-                        Limits(0.5),
+                        Limits(seconds),
                         in_flight=in_flight,
                         turn=max(in_flight // 2, 1),
                         durability=durability,
                     )
-                    for _ in range(3)
+                    for _ in range(laps_count)
                 ]
                 rate = statistics.median(lap.rate for lap in laps)
                 print(
@@ -363,7 +367,7 @@ def main() -> None:
                 )
         length = single_record_bytes(Shape(1, 100))
         bare = SyncFile(Path(made), length)
-        lap = bare.run(0.5)
+        lap = bare.run(seconds)
         bare.close()
         print(
             f"write + fdatasync of {length} bytes: p50 {lap.p50_us:.0f} us, p99 {lap.p99_us:.0f} us"

@@ -9,12 +9,12 @@ once before anything is measured.
 Each round measures every row once, in turn, so a neighbour on the machine disturbs all rows alike;
 figures are medians of rounds. Compare ratios within a run, never times between runs.
 
-    python bench/journal.py [folder]
+    python bench/journal.py [--shortest] [folder]
 """
 
+import argparse
 import os
 import statistics
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -42,8 +42,6 @@ from headrace.wire.replica_headers import PREPARE, PrepareHeader
 from headrace.wire.seals import body_checksum, seal
 
 GROUP_COUNTS = (1, 16, 256)
-ROUNDS = 11
-APPENDS = 6_400  # of one row in one round
 PAYLOAD_BYTES = 96  # with its batch a body of about 400 bytes
 JOURNAL_BYTES = 64 * MIB
 JOURNAL_FILES = 8
@@ -52,6 +50,17 @@ WAIT_SECONDS = 10
 BARE = "bare, thread"
 
 Prepare: TypeAlias = tuple[bytes, bytes]
+
+
+class Pace(NamedTuple):
+    """How much is measured: all for figures, or as little as shows that the benchmark runs."""
+
+    rounds: int
+    appends: int  # of one row in one round
+
+
+FULL = Pace(11, 6_400)
+SHORTEST = Pace(1, 640)
 
 
 class Load(NamedTuple):
@@ -71,6 +80,11 @@ class Lap(NamedTuple):
     cpu_seconds: float
     commits: int
     delays: list[tuple[float, int]]  # seconds from append to durable, appends
+
+    @property
+    def appends(self) -> int:
+        """How many there were."""
+        return sum(count for _, count in self.delays)
 
 
 class Flight:
@@ -313,7 +327,7 @@ def batch_of(payload_bytes: int) -> bytes:
 Laps: TypeAlias = dict[str, list[Lap]]
 
 
-def measure(folder: Path) -> dict[Load, Laps]:
+def measure(folder: Path, pace: Pace) -> dict[Load, Laps]:
     """Run all rounds; give the laps of each row."""
     body = batch_of(PAYLOAD_BYTES)
     warm = batch_of(WARM_BYTES - 512)
@@ -329,9 +343,11 @@ def measure(folder: Path) -> dict[Load, Laps]:
         }
         rows |= {BARE: thread.run, "bare": BareFile(folder / "bare").run}
         laps: dict[Load, Laps] = {load: {name: [] for name in rows} for load in LOADS}
-        for _ in range(ROUNDS):
+        for _ in range(pace.rounds):
             for load in LOADS:
-                made = {name_of(each): journals[each].make(APPENDS, body) for each in GROUP_COUNTS}
+                made = {
+                    name_of(each): journals[each].make(pace.appends, body) for each in GROUP_COUNTS
+                }
                 for name, run in rows.items():
                     prepares = made.get(name, made[name_of(GROUP_COUNTS[0])])
                     laps[load][name].append(run(prepares, load))
@@ -358,8 +374,8 @@ def figures_of(laps: Sequence[Lap]) -> Figures:
     delays = sorted(delay for lap in laps for delay, count in lap.delays for _ in range(count))
     return Figures(
         commit_seconds=statistics.median(lap.seconds / lap.commits for lap in laps),
-        append_seconds=statistics.median(lap.seconds / APPENDS for lap in laps),
-        append_cpu_seconds=statistics.median(lap.cpu_seconds / APPENDS for lap in laps),
+        append_seconds=statistics.median(lap.seconds / lap.appends for lap in laps),
+        append_cpu_seconds=statistics.median(lap.cpu_seconds / lap.appends for lap in laps),
         p50=delays[len(delays) // 2],
         p99=delays[len(delays) * 99 // 100],
     )
@@ -385,10 +401,10 @@ def report(load: Load, laps: Laps) -> None:
 
 
 @contextmanager
-def folder_of(arguments: Sequence[str]) -> Iterator[Path]:
+def folder_of(named: Path | None) -> Iterator[Path]:
     """Give the folder that was named, or one under `build` that goes away."""
-    if arguments:
-        yield Path(arguments[0])
+    if named is not None:
+        yield named
         return
     Path("build").mkdir(exist_ok=True)
     with TemporaryDirectory(dir="build", prefix="bench-") as name:
@@ -397,14 +413,18 @@ def folder_of(arguments: Sequence[str]) -> Iterator[Path]:
 
 def main() -> None:
     """Print the conditions, then a table for each load."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--shortest", action="store_true", help="one short round: whether it runs")
+    parser.add_argument("folder", type=Path, nargs="?", help="on the disk to be measured")
+    given = parser.parse_args()
     load = ", ".join(f"{average:.2f}" for average in os.getloadavg())
     print(
         f"Bodies of {len(batch_of(PAYLOAD_BYTES))} bytes; load average {load}"
         "\nx bare: time of one group commit against the bare loop with a thread; x append: the same"
         "\nof one append, as commits may differ in size; cpu us: of this process for each append."
     )
-    with folder_of(sys.argv[1:]) as folder:
-        for load_of_table, laps in measure(folder).items():
+    with folder_of(given.folder) as folder:
+        for load_of_table, laps in measure(folder, SHORTEST if given.shortest else FULL).items():
             report(load_of_table, laps)
 
 

@@ -3,8 +3,11 @@
 Prints one table for batches of 1000 messages. Each round measures every row once, in turn, so a
 neighbour on the machine disturbs all rows alike; the figure of a row is the median of its rounds.
 Compare ratios within a run, never times between runs.
+
+    python bench/kernel.py [--shortest]
 """
 
+import argparse
 import importlib
 import os
 import platform
@@ -100,14 +103,14 @@ def yardsticks_of(source: Source) -> dict[str, Work]:
     return yardsticks
 
 
-def measure(works: dict[str, Work]) -> dict[str, float]:
+def measure(works: dict[str, Work], rounds: int) -> dict[str, float]:
     """Median seconds of one call of each, over interleaved rounds."""
     repeats = {}
     for name, work in works.items():
         once = min(seconds_of(work, 1) for _ in range(5))
         repeats[name] = max(1, round(SAMPLE_SECONDS / once))
     samples: dict[str, list[float]] = {name: [] for name in works}
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         for name, work in works.items():
             samples[name].append(seconds_of(work, repeats[name]))
     return {name: statistics.median(times) for name, times in samples.items()}
@@ -121,14 +124,14 @@ def seconds_of(work: Work, repeats: int) -> float:
     return (time.perf_counter() - start) / repeats
 
 
-def report(payload_bytes: int) -> None:
+def report(payload_bytes: int, rounds: int) -> None:
     """Measure and print everything for one size of payload."""
     source = source_of(payload_bytes)
     works = yardsticks_of(source)
     works |= {f"twin {name}": work for name, work in works_of(twin, source).items()}
     if NATIVE:
         works |= works_of(importlib.import_module("headrace.kernel._native"), source)
-    times = measure(works)
+    times = measure(works, rounds)
     print(f"\n{MESSAGES} messages of {payload_bytes} bytes")
     print(f"{'':20}{'us/batch':>10}{'ns/msg':>9}{'x hash':>8}{'x copy':>8}{'twin x':>8}")
     for name in (HASH, COPY, *FUNCTIONS):
@@ -165,6 +168,9 @@ def cpu_model() -> str:
 
 def main() -> None:
     """Print the conditions, then a table for each size."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--shortest", action="store_true", help="one round: whether it runs")
+    rounds = 1 if parser.parse_args().shortest else ROUNDS
     load = ", ".join(f"{average:.2f}" for average in os.getloadavg())
     print(f"NATIVE {NATIVE}; Python {platform.python_version()}; {cpu_model()}; load {load}")
     if not NATIVE:
@@ -174,7 +180,7 @@ def main() -> None:
         "\nof the batch; twin x: how many times as long the Python twin takes."
     )
     for payload_bytes in PAYLOAD_SIZES:
-        report(payload_bytes)
+        report(payload_bytes, rounds)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 * Equal answers: unknown user, wrong password and disabled user in turn, 500 of each. The aim: the
   medians at most 5 % apart.
 
-    python -m bench.login [--quick] [--folder DIR] [--json FILE]
+    python -m bench.login [--quick | --shortest] [--folder DIR] [--json FILE]
 """
 
 import argparse
@@ -35,8 +35,6 @@ LOGINS_PER_SECOND = 200
 SHAPE = Shape(100, 1024)
 TRAFFIC = Traffic(1, 1)
 TOPIC = "beside-logins"
-SETTLE_SECONDS = 1.0
-LAP_SECONDS_MORE = 2.0  # the flood begins a little earlier than its lap, and ends a little later
 # A node slows down who guesses; here its patience is as long as it may be, and each kind of guess
 # comes from an address of its own, so that every answer is a real one.
 PATIENT_NODE = f"env HEADRACE_SECURITY_LOCKOUT_FAILURES=1000 HEADRACE_AUDIT_FILE=off {NODE}"
@@ -66,10 +64,12 @@ class Pace(NamedTuple):
     laps: int  # of each kind
     lap_seconds: float
     samples: int  # of each kind of stranger
+    settle_seconds: float = 1.0  # the flood begins so much earlier than its lap, and ends later
 
 
 FULL = Pace(6, 10.0, 500)
 QUICK = Pace(2, 3.0, 50)
+SHORTEST = Pace(1, 0.2, 3, 0.2)  # whether it runs: its figures mean nothing
 
 
 # --- The flood. ---
@@ -104,14 +104,16 @@ def measure_flood(
     alone: list[Lap] = []
     flooded: list[Lap] = []
     outcomes: Counter[str] = Counter()
-    generator.send(server.port, frame, TRAFFIC, Limits(1.0))  # A lap that does not count.
+    generator.send(
+        server.port, frame, TRAFFIC, Limits(pace.settle_seconds)
+    )  # A lap that does not count.
     for _ in range(pace.laps):
         alone.append(_checked(generator.send(server.port, frame, TRAFFIC, limits)))
-        flood = Flood(server.port, login, pace.lap_seconds + LAP_SECONDS_MORE)
-        time.sleep(SETTLE_SECONDS)
+        flood = Flood(server.port, login, pace.lap_seconds + 2 * pace.settle_seconds)
+        time.sleep(pace.settle_seconds)
         flooded.append(_checked(generator.send(server.port, frame, TRAFFIC, limits)))
         outcomes += flood.read()
-        time.sleep(SETTLE_SECONDS)
+        time.sleep(pace.settle_seconds)
     for name, laps in (("alone", alone), ("flooded", flooded)):
         _show_laps(name, laps)
     figures = {
@@ -231,14 +233,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m bench.login", description=__doc__.split("\n")[0]
     )
-    parser.add_argument("--quick", action="store_true", help="short laps, for a look")
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument("--quick", action="store_true", help="short laps, for a look")
+    length.add_argument("--shortest", action="store_true", help="one tiny lap: whether it runs")
     parser.add_argument("--folder", type=Path, metavar="DIR", help="on the disk to be measured")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     options = parser.parse_args()
     print(machine.describe(), flush=True)
     try:
         with TemporaryDirectory(dir=options.folder) as folder:
-            figures = run(Path(folder), QUICK if options.quick else FULL)
+            pace = SHORTEST if options.shortest else QUICK if options.quick else FULL
+            figures = run(Path(folder), pace)
     except NoCompilerError as error:
         print(f"skipped: {error}")
         return

@@ -11,7 +11,8 @@ server processes for one request; then for each limit its value and our ratio to
 * sync: a bare write and fdatasync of one message's record into a pre-written file.
 * nats: JetStream with file storage in lockstep, where nats-server is installed.
 
-    python -m bench.node [--quick] [--only PART] [--json FILE] [--folder DIR] [--server COMMAND]
+    python -m bench.node [--quick | --shortest] [--only PART] [--json FILE] [--folder DIR]
+                         [--server COMMAND]
 
 A case is named like `produce/persisted/1000 x 1 KiB/1 c x 4`: section, class, batch, connections
 and requests on their way on each (without: one, in lockstep). PART is part of such a name.
@@ -46,10 +47,10 @@ from bench.cases import (
 from bench.frames import CLASSES, PERSISTED, REPLICATED, Shape, make_poll, make_send
 from bench.load import GeneratorError, Limits, NoCompilerError, Traffic, Window
 from bench.nats import NatsError
-from bench.rig import FULL, QUICK, Beside, Rig
+from bench.rig import FULL, QUICK, SHORTEST, Beside, Rig
 from bench.rows import Row, make_row
 from bench.sdk import SdkLap, measure_sdk
-from bench.server import IDLE_BYTES_MAX, LOADED_BYTES_MAX, NODE, TOY, ServerError
+from bench.server import HASTY_NODE, IDLE_BYTES_MAX, LOADED_BYTES_MAX, NODE, TOY, ServerError
 from bench.targets import TARGETS, Verdict, figures_of
 from headrace.base.limits import GIB, MIB
 from headrace.server.config_sections import JournalSection, SegmentsSection
@@ -61,7 +62,6 @@ TAIL_BATCHES_MAX = 4096
 TOPIC_BYTES = 256 * MIB  # in a topic that is polled, and polled from disk
 TOPIC_BATCHES_MAX = 16_384
 EVICT_BYTES = 2 * SegmentsSection().tail_bytes_max  # sent elsewhere: memory forgets the rest
-SETTLE_SECONDS = 1.0
 LOAD_MAX = (os.cpu_count() or 1) * 1.25  # server and generator alone keep two cores busy
 OUTCOME_UNKNOWN = str(int(Code.TRANSIENT_NOT_COMMITTED))
 SENDING_SECONDS_MAX = 60.0  # for what is sent to have something to poll
@@ -92,6 +92,7 @@ def send_bytes(rig: Rig, topic: str, shape: Shape, durability: str, wanted_bytes
     with rig.server.connect() as connection:
         connection.create_topic(topic, durability)
     frame = make_send(topic, shape)
+    wanted_bytes = min(wanted_bytes, rig.pace.ahead_bytes_max)
     batches = max(min(wanted_bytes // len(frame), TOPIC_BATCHES_MAX), 1)
     limits = Limits(SENDING_SECONDS_MAX, batches * len(frame))
     lap = rig.generator.send(rig.server.port, frame, pipelined(shape), limits)
@@ -275,7 +276,7 @@ def measure_limits(rig: Rig) -> None:
 def run(rig: Rig) -> list[Verdict]:
     """Run all sections; give the verdicts."""
     measure_limits(rig)
-    time.sleep(SETTLE_SECONDS)
+    time.sleep(rig.pace.settle_seconds)
     memory = {
         "idle memory allowed": IDLE_BYTES_MAX / MIB,
         "idle memory": measure_memory(rig, "idle"),
@@ -334,7 +335,9 @@ def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench.node", description=__doc__.split("\n")[0]
     )
-    parser.add_argument("--quick", action="store_true", help="short laps, for a look")
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument("--quick", action="store_true", help="short laps, for a look")
+    length.add_argument("--shortest", action="store_true", help="tiny laps: whether it runs")
     parser.add_argument(
         "--only", default="", metavar="PART", help="cases whose name has this in it"
     )
@@ -343,10 +346,15 @@ def read_options() -> argparse.Namespace:
     parser.add_argument(
         "--fill", action=argparse.BooleanOptionalAction, help="the page cache first; not if quick"
     )
-    parser.add_argument(
-        "--server", default=NODE, help="command of the server, or `toy` to try the bench itself"
-    )
+    parser.add_argument("--server", help="command of the server, or `toy` to try the bench itself")
     return parser.parse_args()
+
+
+def command_of(options: argparse.Namespace) -> str:
+    """Return the command of the server."""
+    if options.server is None:
+        return HASTY_NODE if options.shortest else NODE
+    return TOY if options.server == "toy" else str(options.server)
 
 
 def main() -> None:
@@ -356,9 +364,10 @@ def main() -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(dir=options.folder)))
         loads = [machine.load_average()]
-        is_filled = not options.quick if options.fill is None else options.fill
+        is_quick = options.quick or options.shortest
+        is_filled = not is_quick if options.fill is None else options.fill
         free_bytes = shutil.disk_usage(folder).free
-        if not options.quick and not options.only and free_bytes < FREE_BYTES_MIN:
+        if not is_quick and not options.only and free_bytes < FREE_BYTES_MIN:
             sys.exit(
                 f"all cases write up to {FREE_BYTES_MIN >> 30} GiB, and {folder.parent} has "
                 f"{free_bytes >> 30} GiB free; --folder takes another place, --quick less of it"
@@ -367,10 +376,9 @@ def main() -> None:
             filled = pagecache.fill(folder)
             print(filled, flush=True)
             is_filled = filled.is_full
-        command = TOY if options.server == "toy" else options.server
-        pace = QUICK if options.quick else FULL
+        pace = SHORTEST if options.shortest else QUICK if options.quick else FULL
         try:
-            rig = stack.enter_context(Rig(folder, command, pace, only=options.only))
+            rig = stack.enter_context(Rig(folder, command_of(options), pace, only=options.only))
             verdicts = run(rig)
         except NoCompilerError as error:
             print(f"skipped: {error}")
@@ -378,7 +386,7 @@ def main() -> None:
         except (GeneratorError, NatsError, ServerError) as error:
             sys.exit(f"the benchmark ended: {error}")
         loads.append(machine.load_average())
-        doubts = find_doubts(is_quick=options.quick, is_filled=is_filled, loads=loads)
+        doubts = find_doubts(is_quick=is_quick, is_filled=is_filled, loads=loads)
         if report(rig, verdicts, doubts, options.json):
             sys.exit("requests failed: the figures of their cases are none")
 

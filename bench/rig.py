@@ -16,9 +16,8 @@ from bench.load import Generator, Lap, Limits, Traffic
 from bench.nats import Nats, find_nats
 from bench.rows import Row, head, line, make_row
 from bench.server import Server, make_account
-from headrace.base.limits import GIB, KIB
+from headrace.base.limits import GIB, KIB, MIB
 
-PAUSE_SECONDS = 0.1  # between laps: what one left to write is not the next one's
 GATHERED_BYTES_MAX = 64 * KIB  # smaller batches come several in one turn of a loop
 
 Lapping = Callable[[], Lap]
@@ -26,16 +25,20 @@ Beside = Callable[[], dict[str, float]]
 
 
 class Pace(NamedTuple):
-    """How long a run takes: quick for a look, full for figures."""
+    """How long a run takes: full for figures, quick for a look, shortest to see that it runs."""
 
     laps: int
     lap: Limits
     beside: Limits  # of what is measured beside a lap
     sustained_seconds: float
+    pause_seconds: float = 0.1  # between laps: what one left to write is not the next one's
+    settle_seconds: float = 1.0  # before the memory of an idle server is looked at
+    ahead_bytes_max: int = GIB  # of what is sent once, to warm files or to have what to poll
 
 
 FULL = Pace(3, Limits(0.6, GIB), Limits(0.4, GIB), 5.0)
 QUICK = Pace(1, Limits(0.25, GIB // 2), Limits(0.2, GIB // 2), 1.0)
+SHORTEST = Pace(1, Limits(0.01, 16 * MIB), Limits(0.01, 16 * MIB), 0.05, 0.0, 0.0, 4 * MIB)
 
 
 class BareServers:
@@ -133,7 +136,7 @@ class Rig:
             self.generator.on_ready = cpu.begin
             laps.append(lapping())
             self.generator.on_ready = None
-            time.sleep(PAUSE_SECONDS)
+            time.sleep(self.pace.pause_seconds)
             cpu.end()
             for each in besides:
                 for key, value in each().items():
