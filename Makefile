@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+SKIPPED := $(VENV)/skipped
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check test sim sim-night bench vectors run demo lock clean
@@ -26,14 +27,21 @@ check: $(READY)  ## format, lint, types, contracts, fast tests: about a minute
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/python -m pytest -q -n 2 -m "not slow"
+	@rm -f $(SKIPPED)
+	$(BIN)/python -m pytest -q -n 2 -m "not slow" --list-skipped $(SKIPPED)
 
-# The last lines list what was skipped, with the reason.
+# The last lines list what was skipped in all of it, with the reason.
 test: check  ## everything; what .ci/run calls
 	$(BIN)/python -m tools.simulate --seeds 500 --tree --jobs 2
 	$(BIN)/python -m tools.simulate_node --seeds 100 --tree --jobs 2
-	$(BIN)/python -m pytest -q -n 2 -rs -m slow --ignore tests/spark --ignore tests/pipelines
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile -rs -m slow tests/spark tests/pipelines
+	$(BIN)/python -m pytest -q -n 2 -m slow --list-skipped $(SKIPPED) \
+	  --ignore tests/spark --ignore tests/pipelines
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m slow --list-skipped $(SKIPPED) \
+	  tests/spark tests/pipelines
+	@if [ -s $(SKIPPED) ]; then \
+	  echo "Skipped lanes, with the number of their tests; \`make tools\` installs what Debian has:"; \
+	  sort $(SKIPPED) | uniq -c; \
+	else echo "No lane was skipped."; fi
 
 bench: $(READY)  ## kernel, core, journal, files, node, client, login and Spark, each beside its own baseline
 	$(BIN)/python bench/kernel.py
@@ -81,6 +89,10 @@ audit: $(READY) $(AUDITOR)/.ready  ## known holes in what the locks pin (needs t
 
 vectors: $(READY)  ## record the released SDK's bytes anew into tests/vectors
 	$(BIN)/python -m tools.record_vectors
+
+.PHONY: tools
+tools:  ## install the Debian packages of the lanes that are skipped otherwise (needs root)
+	@tools/install-packages
 
 .PHONY: docs
 docs: $(READY)  ## write anew the pages made by running: every configuration key, the first ten minutes

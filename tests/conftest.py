@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -16,6 +17,18 @@ settings.load_profile("headrace")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="renew what scenario files print")
+    parser.addoption("--list-skipped", metavar="FILE", help="add a line for each skipped test")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Add the file and the reason of each skipped test to a list that outlives this run."""
+    file = terminalreporter.config.getoption("--list-skipped")
+    if file is None:
+        return
+    with Path(file).open("a") as listed:
+        for report in terminalreporter.stats.get("skipped", []):
+            reason = report.longrepr[2].removeprefix("Skipped: ")
+            listed.write(f"{report.nodeid.partition('::')[0]}: {reason}\n")
 
 
 @pytest.fixture
