@@ -17,17 +17,20 @@ Invariants: only `apply` and `install` change what replicas must agree on; a seg
 import struct
 from collections.abc import Callable, Iterable, Sequence
 
+import msgspec
+
 from headrace.base.checksum import xxh3_64
 from headrace.base.ids import unpack_namespace
 from headrace.partitions.confirm import confirmation
 from headrace.partitions.gather import Polled, PollStart
 from headrace.partitions.install import check_pieces, state_artifact
 from headrace.partitions.log import PartitionLog, Segment
-from headrace.partitions.offsets import ConsumerOffsets
+from headrace.partitions.offsets import ConsumerOffsets, StoredMark
 from headrace.partitions.options import PartitionOptions
 from headrace.partitions.plans import make_plan
 from headrace.partitions.prepared import Prepared
 from headrace.partitions.reads import Reads
+from headrace.partitions.retention import droppable_count, surplus
 from headrace.partitions.shared import PartitionsShared
 from headrace.partitions.snapshot import Snapshot, decode_snapshot, encode_snapshot
 from headrace.partitions.tail import MemoryTail, TailBatch, tail_copy
@@ -48,7 +51,7 @@ from headrace.ports.segments import (
     SegmentWritten,
 )
 from headrace.wire.batches import admit_batch, decode_batch_header
-from headrace.wire.codec import decode_exactly
+from headrace.wire.codec import decode_exactly, encode
 from headrace.wire.commands.internal import (
     FORGET_GROUP_OFFSETS,
     LOST_RANGE,
@@ -57,6 +60,7 @@ from headrace.wire.commands.internal import (
     PURGE_PARTITION,
     RETAIN,
     TRIM_UP_TO,
+    Retain,
 )
 from headrace.wire.commands.segments import SegmentPlan
 from headrace.wire.errors import Code, CorruptError, RefusedError
@@ -66,6 +70,7 @@ from headrace.wire.replies import RESULT_OK, encode_rejection
 from headrace.wire.requests import RequestHeader
 from headrace.wire.transfer import ArtifactKind
 
+_STORES = (Operation.STORE_CONSUMER_OFFSET, Operation.AUTO_COMMIT_OFFSET)
 _LINK = struct.Struct("<QQQQQ")  # hash so far, of the op, and what came of it
 
 
@@ -88,6 +93,9 @@ class PartitionMachine:
         self._reads = Reads(self._log, self._tail, self._writer, shared, probes)
         self._vouched: tuple[SegmentExtent, ...] = ()  # by the checkpoint that was installed
         self._is_opening = False
+        # Whose stored offsets hold nothing back: the shard of a primary says so, for `prepare`.
+        self.waived: dict[tuple[ConsumerKind, int], None] = {}
+        self.is_ignoring_consumers = False
         self._preparations: dict[int, Callable[[Buffer], None]] = {
             Operation.STORE_CONSUMER_OFFSET: self._prepare_store,
             Operation.DELETE_CONSUMER_OFFSET: self._prepare_delete,
@@ -223,6 +231,24 @@ class PartitionMachine:
         """Give the consumer groups that have stored an offset."""
         return [mark.id for mark in self._offsets.marks() if mark.kind == ConsumerKind.GROUP]
 
+    def stored_marks(self) -> list[StoredMark]:
+        """Return all stored offsets, in a fixed order."""
+        return list(self._offsets.marks())
+
+    def needed_from(self) -> int | None:
+        """Return the lowest offset that a consumer has still to read, if retention waits for one.
+
+        Not for those that are waived.
+        """
+        if self.is_ignoring_consumers:
+            return None
+        lowest = self._offsets.lowest(but=self.waived)
+        return None if lowest is None else lowest + 1
+
+    def surplus(self, limits: Retain) -> list[Segment]:
+        """Return the sealed segments that are beyond the limits, whoever needs them."""
+        return surplus(self._log.sealed(), limits)
+
     def sealed_end(self, count: int) -> int | None:
         """Give the last offset of the count-th oldest sealed segment, or of the last there is."""
         sealed = list(self._log.sealed())[: max(count, 0)]
@@ -247,6 +273,8 @@ class PartitionMachine:
             self._prepared.begin(self._log, self._generation)
         if header.operation == Operation.SEND_MESSAGES:
             body = self._stamp(body, timestamp)
+        elif header.operation == Operation.RETAIN:
+            body = self._bound(body)
         else:
             assert header.operation in self._appliers
             check = self._preparations.get(header.operation)
@@ -273,10 +301,21 @@ class PartitionMachine:
         prepared.append(prepared.next_offset + messages_count, timestamp)
         return body
 
+    def _bound(self, body: Buffer) -> bytes:
+        """Write into a retain op what consumers need, those included whose store is under way."""
+        limits = decode_exactly(RETAIN, body)
+        stored = self._prepared.stored_min
+        needed = self.needed_from()
+        if stored is not None and not self.is_ignoring_consumers:
+            needed = stored + 1 if needed is None else min(needed, stored + 1)
+        return encode(RETAIN, msgspec.structs.replace(limits, keep_from=needed))
+
     def _prepare_store(self, body: Buffer) -> None:
         """Whether it may be stored the log decides: a deposed primary would not know."""
         self._refuse_during_purge()
-        decode_exactly(OFFSET_MARK, body)
+        mark = decode_exactly(OFFSET_MARK, body)
+        self._prepared.store(mark.offset)
+        self.waived.pop((mark.kind, mark.id), None)
 
     def _prepare_delete(self, body: Buffer) -> None:
         """Whether there is such an offset the log decides: a deposed primary would not know."""
@@ -304,6 +343,8 @@ class PartitionMachine:
                 self._prepare_purge(body)
             elif header.operation == Operation.LOST_RANGE:
                 self._prepare_lost_range(body)
+            elif header.operation in _STORES:
+                prepared.store(decode_exactly(OFFSET_MARK, body).offset)
             elif header.operation == Operation.SEND_MESSAGES and body:
                 batch = decode_batch_header(body)
                 end_offset = batch.base_offset + batch.messages_count
@@ -493,19 +534,9 @@ class PartitionMachine:
         return b""
 
     def _retain(self, header: PrepareHeader, body: Buffer) -> bytes:
-        """Drop sealed segments that are too old or too many, by committed stamps (O3.4)."""
+        """Drop sealed segments that are too old or too many, and nobody needs (O3.4)."""
         limits = decode_exactly(RETAIN, body)
-        sealed = list(self._log.sealed())
-        size = sum(segment.batch_bytes for segment in sealed)
-        count = 0
-        for segment in sealed:
-            is_expired = segment.newest_stamp <= limits.stamp_max
-            is_over = limits.bytes_max and size > limits.bytes_max
-            if not is_expired and not is_over:
-                break
-            size -= segment.batch_bytes
-            count += 1
-        self._drop(count)
+        self._drop(droppable_count(surplus(self._log.sealed(), limits), limits))
         self._mix(header.operation, xxh3_64(body))
         return b""
 

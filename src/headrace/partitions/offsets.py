@@ -8,7 +8,7 @@ Invariants: changed by applying ops and by recovery only; a stored offset moves 
             a client asks for it (P5).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 
 import msgspec
 
@@ -84,6 +84,11 @@ class ConsumerOffsets:
     def smallest(self) -> int | None:
         """Give the smallest offset of all: what lies behind it everyone has consumed."""
         return min(self._offsets.values(), default=None)
+
+    def lowest(self, *, but: Container[tuple[ConsumerKind, int]]) -> int | None:
+        """Return the smallest offset of all but some consumers and groups."""
+        found = [offset for key, offset in self._offsets.items() if key not in but]
+        return min(found, default=None)
 
     def marks(self) -> Iterator[StoredMark]:
         """Give all offsets in a fixed order."""

@@ -51,7 +51,7 @@ class Retention:
                 continue
             stamp_max = now - target.message_expiry if target.message_expiry else 0
             if local.replica.is_primary and _has_too_much(local, stamp_max):
-                body = encode(RETAIN, Retain(max(0, stamp_max), target.bytes_max))
+                body = encode(RETAIN, Retain(max(0, stamp_max), target.bytes_max, 0))
                 self._desk.data_plane.propose(target.group, OwnOp(Operation.RETAIN, body))
 
 

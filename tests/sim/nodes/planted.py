@@ -5,7 +5,7 @@ or two functions of the code that ships. `tools/hunt_node.py` finds a seed for e
 `planted_seeds.toml` keeps them.
 """
 
-from headrace.partitions import dedup, log, machine, reads, snapshot, writer
+from headrace.partitions import dedup, log, machine, reads, retention, snapshot, writer
 from headrace.shard import checkpoints, desk, keeper, login, plane, polls, purges, shard
 from headrace.shard import reads as shard_reads
 from headrace.vsr import replica, transfer
@@ -59,7 +59,7 @@ _PARTITIONS = (
         "retention_looks_at_memory",
         "A segment whose index is in memory is in use and must stay.",
         Edit(
-            machine.PartitionMachine._retain,
+            retention.surplus,
             "segment.newest_stamp <= limits.stamp_max",
             "segment.newest_stamp <= limits.stamp_max and segment.index is None",
         ),

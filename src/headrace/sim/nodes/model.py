@@ -25,6 +25,7 @@ from headrace.wire.commands.internal import (
     PURGE_PARTITION,
     RETAIN,
     TRIM_UP_TO,
+    Retain,
 )
 from headrace.wire.commands.messages import SEND_MESSAGES
 from headrace.wire.numbers import ConsumerKind, Operation
@@ -124,8 +125,7 @@ class PartitionModel:
             case Operation.DELETE_SEGMENTS:
                 self._trim(decode_exactly(TRIM_UP_TO, body).up_to_offset)
             case Operation.RETAIN:
-                limits = decode_exactly(RETAIN, body)
-                self._retain(limits.stamp_max, limits.bytes_max)
+                self._retain(decode_exactly(RETAIN, body))
             case Operation.PURGE_PARTITION:
                 self._purge(decode_exactly(PURGE_PARTITION, body).generation)
             case Operation.LOST_RANGE:
@@ -192,13 +192,15 @@ class PartitionModel:
         sealed = [segment for segment in self.segments if segment.is_sealed]
         self._drop(sum(segment.end_offset - 1 <= last for segment in sealed))
 
-    def _retain(self, stamp_max: int, bytes_max: int) -> None:
+    def _retain(self, limits: Retain) -> None:
         sealed = [segment for segment in self.segments if segment.is_sealed]
         size = sum(segment.size for segment in sealed)
         count = 0
         for segment in sealed:
-            is_old = segment.batches[-1].stamp <= stamp_max
-            if not is_old and not (bytes_max and size > bytes_max):
+            is_old = segment.batches[-1].stamp <= limits.stamp_max
+            if not is_old and not (limits.bytes_max and size > limits.bytes_max):
+                break
+            if limits.keep_from is not None and segment.end_offset > limits.keep_from:
                 break
             size -= segment.size
             count += 1

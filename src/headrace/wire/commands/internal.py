@@ -14,6 +14,7 @@ from headrace.wire.codec import (
     U128,
     Counted,
     Enumerated,
+    Maybe,
     Reader,
     Record,
     Sized,
@@ -141,10 +142,13 @@ class Retain(msgspec.Struct, frozen=True):
     """Drops sealed segments whose newest stamp is at or before a time, or beyond so many bytes.
 
     The time is the primary's, less the topic's expiry; 0 means that there is no such limit.
+    Segments that hold messages from `keep_from` on stay: a consumer needs them. Without it nobody
+    does, as in all ops of versions that did not know it.
     """
 
     stamp_max: int
     bytes_max: int
+    keep_from: int | None = None
 
 
 class LostRange(msgspec.Struct, frozen=True):
@@ -213,7 +217,7 @@ OFFSET_MARK = Record(OffsetMark, kind=_CONSUMER_KIND, id=U32, offset=U64)
 OFFSET_KEY = Record(OffsetKey, kind=_CONSUMER_KIND, id=U32)
 TRIM_UP_TO = Record(TrimUpTo, up_to_offset=U64)
 PURGE_PARTITION = Record(PurgePartition, generation=U64)
-RETAIN = Record(Retain, stamp_max=U64, bytes_max=U64)
+RETAIN = Record(Retain, stamp_max=U64, bytes_max=U64, keep_from=Maybe(U64))
 LOST_RANGE = Record(LostRange, first=U64, end=U64)
 FORGET_GROUP_OFFSETS = Record(ForgetGroupOffsets, group_ids=Counted(U32, U32))
 CREATE_TOKEN_HASHED = Record(
