@@ -38,7 +38,9 @@ def values_of(options: Options) -> dict[str, FieldValue]:
 def test_what_is_left_out_is_filled_in() -> None:
     explicit, derived = created()
     assert explicit == {}
-    assert derived == {key: option.default for key, option in TOPIC_OPTIONS.items()}
+    filled_in = {key: each for key, each in TOPIC_OPTIONS.items() if each.is_filled_in}
+    assert derived == {key: option.default for key, option in filled_in.items()}
+    assert "retention_consumers" in TOPIC_OPTIONS.keys() - filled_in.keys()
 
 
 def test_what_is_said_is_the_clients_own() -> None:
@@ -50,7 +52,7 @@ def test_what_is_said_is_the_clients_own() -> None:
         "segment_size": MIB,
         "preallocate_segments": True,
     }
-    assert sorted({**explicit, **derived}) == sorted(TOPIC_OPTIONS)
+    assert sorted({**explicit, **derived, "retention_consumers": ""}) == sorted(TOPIC_OPTIONS)
     assert not any(key in derived for key in explicit)
 
 
@@ -147,7 +149,13 @@ def test_three_options_can_be_changed() -> None:
     for key in TOPIC_OPTIONS:
         code = code_of(updated, (Option(key, make_options({"x": "1"})[0].value),))
         assert (code == Code.UNSUPPORTED_OPTION_KEY) == (
-            key not in ("compression_algorithm", "message_expiry", "max_topic_size")
+            key
+            not in (
+                "compression_algorithm",
+                "message_expiry",
+                "max_topic_size",
+                "retention_consumers",
+            )
         )
     assert code_of(updated, make_options({"zone": "eu"})) == Code.UNSUPPORTED_OPTION_KEY
 
@@ -156,6 +164,17 @@ def test_a_default_in_an_update_is_that_of_now() -> None:
     defaults = TopicDefaults(message_expiry=5, max_topic_size=3 * GIB)
     options = topic_options(message_expiry=0, max_topic_size="server_default")
     assert updated(options, defaults) == {"message_expiry": 5, "max_topic_size": 3 * GIB}
+
+
+def test_retention_of_a_topic_that_does_not_say_follows_the_server() -> None:
+    explicit, derived = created(topic_options(retention_consumers="ignore"))
+    assert explicit == {"retention_consumers": "ignore"}
+    explicit, derived = created(topic_options(retention_consumers="server_default"))
+    assert "retention_consumers" not in {**explicit, **derived}
+    words = topic_options(retention_consumers="server_default")
+    assert updated(words) == {"retention_consumers": "server_default"}
+    code = code_of(created, topic_options(retention_consumers="sometimes"))
+    assert code == Code.INVALID_OPTION_VALUE
 
 
 def test_streams_and_users_have_no_options() -> None:

@@ -190,6 +190,7 @@ def test_what_partitions_must_be(stage: Stage) -> None:
     assert (first.is_persisted, first.is_offset_persisted) == (False, True)
     assert (first.segment_bytes, first.message_expiry) == (MIB, 7)
     assert first.bytes_max == 2 * GIB
+    assert first.retention_consumers == "server_default"
     stage.create_partitions("shop", "orders", 996)
     # Each partition keeps room for a whole segment.
     assert stage.machine.target().partitions[0].bytes_max == MIB + FRAME_BYTES_MAX

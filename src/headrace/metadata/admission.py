@@ -20,6 +20,7 @@ from headrace.metadata.settings import (
     OFFSET_DURABILITY,
     PERSISTED,
     REPLICATED,
+    RETENTION_CONSUMERS,
     TopicSettings,
     read_settings,
 )
@@ -32,6 +33,7 @@ from headrace.wire.numbers import OptionsScope
 from headrace.wire.options import Options, make_options
 from headrace.wire.topic_options import (
     SERVER_DEFAULT,
+    SERVER_DEFAULT_WORD,
     TOPIC_OPTIONS,
     UNLIMITED,
     canonical_option,
@@ -57,6 +59,7 @@ class TopicDefaults(msgspec.Struct, frozen=True, kw_only=True):
     preallocate_segments: bool = False
     durability: str = PERSISTED
     consumer_offset_durability: str = PERSISTED
+    retention_consumers: str = SERVER_DEFAULT_WORD
     durability_minimum: str = PERSISTED
 
     def __post_init__(self) -> None:
@@ -78,7 +81,7 @@ assert all(key in TopicDefaults.__struct_fields__ for key in TOPIC_OPTIONS)
 def resolve_topic_options(
     request: CreateTopic, defaults: TopicDefaults
 ) -> CreateTopicWithAssignments:
-    """Give the op that creates a topic: every option has a value, and the one really in force.
+    """Give the op that creates a topic: what is filled in has the value that is really in force.
 
     What the client sent stays marked as its own, except a value that asks for the default. The
     numbers of the partitions follow from their count, so none is assigned.
@@ -90,14 +93,14 @@ def resolve_topic_options(
     if request.partitions_count > PARTITIONS_PER_REQUEST_MAX:
         raise RefusedError(Code.TOO_MANY_PARTITIONS, count=request.partitions_count)
     fields = _canonical_fields(request.options)
-    for key in _MAY_BE_SERVER_DEFAULT:
-        if key in fields and fields[key].value == SERVER_DEFAULT:
+    for key in (*_MAY_BE_SERVER_DEFAULT, RETENTION_CONSUMERS):
+        if key in fields and fields[key].value in (SERVER_DEFAULT, SERVER_DEFAULT_WORD):
             del fields[key]
     explicit = {key: _strengthened(key, field, defaults) for key, field in fields.items()}
     derived = {
         key: _strengthened(key, make_field(defaults.value(key), option.kind), defaults)
         for key, option in TOPIC_OPTIONS.items()
-        if key not in explicit
+        if option.is_filled_in and key not in explicit
     }
     op = CreateTopicWithAssignments(
         request=CreateTopic(

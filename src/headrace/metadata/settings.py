@@ -6,7 +6,7 @@ from headrace.wire.errors import CorruptError, RefusedError
 from headrace.wire.fields import FieldValue
 from headrace.wire.numbers import Compression
 from headrace.wire.options import Options
-from headrace.wire.topic_options import UNLIMITED, canonical_option
+from headrace.wire.topic_options import SERVER_DEFAULT_WORD, UNLIMITED, canonical_option
 
 COMPRESSION = "compression_algorithm"
 MESSAGE_EXPIRY = "message_expiry"
@@ -15,6 +15,7 @@ SEGMENT_SIZE = "segment_size"
 PREALLOCATE = "preallocate_segments"
 DURABILITY = "durability"
 OFFSET_DURABILITY = "consumer_offset_durability"
+RETENTION_CONSUMERS = "retention_consumers"
 
 REPLICATED = "replicated"
 PERSISTED = "persisted"
@@ -32,10 +33,11 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
     is_preallocated: bool
     is_persisted: bool
     is_offset_persisted: bool
+    retention_consumers: str  # respect, ignore, or as the server has it
 
 
 def read_settings(explicit: Options, derived: Options) -> TopicSettings:
-    """Read what a topic was given; the two blocks together hold every option once.
+    """Read what a topic was given; the two blocks together hold every option that is filled in.
 
     Raises:
         CorruptError: An option is missing, stands twice or has a value that it cannot have.
@@ -50,6 +52,7 @@ def read_settings(explicit: Options, derived: Options) -> TopicSettings:
             is_preallocated=bool(values[PREALLOCATE]),
             is_persisted=values[DURABILITY] == PERSISTED,
             is_offset_persisted=values[OFFSET_DURABILITY] == PERSISTED,
+            retention_consumers=str(values.get(RETENTION_CONSUMERS, SERVER_DEFAULT_WORD)),
         )
     except KeyError as error:
         raise CorruptError(f"topic without option {error}") from None

@@ -10,7 +10,7 @@ from headrace.base.ids import GroupId, unpack_namespace
 from headrace.metadata.bounds import RETAINED_BYTES_ABOVE_SEGMENT
 from headrace.metadata.settings import expiry_or_never
 from headrace.metadata.state import State, Topic
-from headrace.wire.topic_options import UNLIMITED
+from headrace.wire.topic_options import SERVER_DEFAULT_WORD, UNLIMITED
 
 
 class PartitionTarget(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,6 +24,7 @@ class PartitionTarget(msgspec.Struct, frozen=True, kw_only=True):
     message_expiry: int  # 0: messages never expire
     bytes_max: int  # sealed bytes to keep; 0: no bound
     purge_generation: int
+    retention_consumers: str = SERVER_DEFAULT_WORD
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -82,6 +83,7 @@ def _target_of_topic(topic: Topic) -> tuple[PartitionTarget, ...]:
                 message_expiry=expiry_or_never(settings),
                 bytes_max=bytes_max,
                 purge_generation=partition.purge_generation,
+                retention_consumers=settings.retention_consumers,
             )
             for partition_id, partition in enumerate(topic.partitions)
         ]

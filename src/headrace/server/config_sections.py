@@ -50,7 +50,7 @@ from headrace.server.config_kinds import (
     size,
 )
 from headrace.storage.config import FILE_ALIGNMENT, FILES_MIN
-from headrace.wire.topic_options import UNLIMITED
+from headrace.wire.topic_options import IGNORE_CONSUMERS, RESPECT_CONSUMERS, UNLIMITED
 
 Profile: TypeAlias = Literal["dev", "serve"]
 
@@ -269,6 +269,20 @@ class RetentionSection(msgspec.Struct, frozen=True, kw_only=True):
     interval: Annotated[
         Micros, Setting(duration(SECOND, DAY), "how often topics are looked through")
     ] = Micros(MINUTE)
+    consumers: Annotated[
+        str,
+        Setting(
+            Word((RESPECT_CONSUMERS, IGNORE_CONSUMERS)),
+            "whether messages stay that a stored offset still needs; a topic can say otherwise",
+        ),
+    ] = RESPECT_CONSUMERS
+    consumers_idle: Annotated[
+        Micros,
+        Setting(
+            duration(MINUTE, 365 * DAY),
+            "a stored offset keeps no messages after so long without a store, poll or join",
+        ),
+    ] = Micros(7 * DAY)
 
 
 class ConsumersSection(msgspec.Struct, frozen=True, kw_only=True):

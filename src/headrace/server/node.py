@@ -73,6 +73,7 @@ from headrace.wire.commands.system import ClusterMetadata
 from headrace.wire.commands.system import Node as NodeRecord
 from headrace.wire.handshake import cluster_id
 from headrace.wire.numbers import NodeStatus, Role, SnapshotType
+from headrace.wire.topic_options import RESPECT_CONSUMERS
 
 _TICK_MICROS = 10_000
 _SECOND = 1_000_000
@@ -463,6 +464,8 @@ def _settings(
         poll_bytes_max=min(_POLL_BYTES_MAX, config.tcp.frame_bytes_max - 2 * HEADER_BYTES),
         segments_folder=_told_folder(config),
         retention_ticks=_ticks(config.retention.interval),
+        is_waiting_for_consumers=config.retention.consumers == RESPECT_CONSUMERS,
+        consumers_idle_ticks=_ticks(config.retention.consumers_idle),
         lockout=LockoutSettings(
             config.security.lockout_failures, _ticks(config.security.lockout_pause_max)
         ),

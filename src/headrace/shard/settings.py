@@ -38,6 +38,9 @@ class ShardSettings(msgspec.Struct, frozen=True, kw_only=True):
     store_bytes_max: int = 8 << 20  # so much of all,
     store_ticks: int = 5  # or what has waited so long
     retention_ticks: int = 6000
+    # Whether retention waits for consumers if a topic does not say, and how long for silent ones.
+    is_waiting_for_consumers: bool = True
+    consumers_idle_ticks: int = 7 * 24 * 3600 * 100
     stale_ticks: int = 3600
     lockout: LockoutSettings = LockoutSettings()
     disk_polls_max: int = 256

@@ -25,6 +25,7 @@ from headrace.wire.options import Option
 
 UNLIMITED = (1 << 64) - 1  # an expiry that never comes, a size without bound
 SERVER_DEFAULT = 0  # the same as leaving the key out
+SERVER_DEFAULT_WORD = "server_default"  # the same for options that are words
 
 _Parse: TypeAlias = Callable[[str], FieldValue]
 
@@ -37,6 +38,7 @@ class TopicOption(msgspec.Struct, frozen=True, kw_only=True):
     default: FieldValue
     description: str
     is_updatable: bool = False
+    is_filled_in: bool = True  # If not, a topic without it follows the server, also later.
     parse: _Parse
     allows: Callable[[FieldValue], bool]
 
@@ -64,12 +66,15 @@ def _parse_flag(text: str) -> FieldValue:
 
 def _or_unlimited(parse: Callable[[str], int]) -> _Parse:
     def parse_limit(text: str) -> FieldValue:
-        words = {"never": UNLIMITED, "unlimited": UNLIMITED, "server_default": SERVER_DEFAULT}
+        words = {"never": UNLIMITED, "unlimited": UNLIMITED, SERVER_DEFAULT_WORD: SERVER_DEFAULT}
         found = words.get(text.strip().lower())
         return parse(text) if found is None else found
 
     return parse_limit
 
+
+RESPECT_CONSUMERS = "respect"
+IGNORE_CONSUMERS = "ignore"
 
 _DURABILITY_CLASSES = ("replicated", "persisted")
 
@@ -150,6 +155,17 @@ TOPIC_OPTIONS = {
             description="when a stored offset is acknowledged: replicated, or persisted",
             parse=_parse_word,
             allows=_one_of(*_DURABILITY_CLASSES),
+        ),
+        TopicOption(
+            key="retention_consumers",
+            kind=FieldKind.STRING,
+            default=SERVER_DEFAULT_WORD,
+            description="whether messages that consumers have not read may go: respect, ignore,"
+            " or server_default",
+            is_updatable=True,
+            is_filled_in=False,
+            parse=_parse_word,
+            allows=_one_of(SERVER_DEFAULT_WORD, RESPECT_CONSUMERS, IGNORE_CONSUMERS),
         ),
     )
 }
