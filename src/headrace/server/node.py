@@ -78,6 +78,7 @@ from headrace.wire.topic_options import RESPECT_CONSUMERS
 _TICK_MICROS = 10_000
 _SECOND = 1_000_000
 _SAMPLE_SECONDS = 1.0
+_NOTICES = ("held", "released")  # findings that are no fault of anybody
 _READY_SECONDS = 0.002
 _SPACE_SECONDS = 5.0  # without a try that failed: then there is space again
 _POLL_BYTES_MAX = 16 * MIB
@@ -295,7 +296,8 @@ class Node:
         """Tell the shard of its host, and people what happened to it, again and again."""
         while True:
             for finding in self.shard.take_findings():
-                _log.error("%s: %s: %s", finding.kind, finding.file, finding.text)
+                level = logging.WARNING if finding.kind in _NOTICES else logging.ERROR
+                _log.log(level, "%s: %s: %s", finding.kind, finding.file, finding.text)
             self._tell_space()
             facts = msgspec.structs.replace(self._sampler.sample(), counters=self._counters())
             self.pump.tell(HostSampled(facts))

@@ -295,6 +295,7 @@ class Keeper:
         self._unstored.pop(group, None)
         self._unopened.pop(group, None)
         self._unsettled.pop(group, None)
+        self.retention.forget(group)
         local.machine.close()
         self._forget(group, local.target.created_revision)
         self._removed.append(group)

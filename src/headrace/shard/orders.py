@@ -369,6 +369,7 @@ class Orders:
         place = self._find_place(header, messages.STORE_OFFSET.code, request)
         data = encode(OFFSET_MARK, OffsetMark(place.kind, place.key, request.offset))
         self._submit_offset(connection, header, place, data)
+        self._keeper.retention.touch(place.namespace, place.kind, place.key)
 
     def _delete_offset(
         self,

@@ -103,6 +103,7 @@ class Polls:
         is_group = poll.request.consumer.kind == ConsumerKind.GROUP
         if is_group and not self._desk.data_plane.is_current(local.replica):
             raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED)  # O6.2
+        self._keeper.retention.touch(*poll.key)
         if isinstance(poll.request.strategy, Next) and poll.key in self._commits:
             self._parked.setdefault(poll.key, []).append(self._waiting(poll))
             return False

@@ -1,22 +1,36 @@
-"""Proposes to drop segments that are too old or too many (PT-28).
+"""Proposes to drop segments that are too old or too many, and that no consumer needs (PT-28).
+
+```
+once in an interval, at the primary: limits of the topic -> segments beyond them
+    stored offsets that count -> from which offset on messages stay -> a retain op, if any can go
+```
 
 Flow: apply.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Protocol
 
+import msgspec
+
+from headrace.base.ids import GroupId, unpack_namespace
 from headrace.metadata.target import PartitionTarget
 from headrace.partitions.machine import PartitionMachine
+from headrace.partitions.retention import droppable_count, held_bytes
+from headrace.ports.recovered import Finding
 from headrace.shard.desk import Desk
+from headrace.shard.held import Held
+from headrace.shard.holders import Holders
 from headrace.vsr.events import OwnOp
 from headrace.vsr.replica import Replica
 from headrace.wire.codec import encode
 from headrace.wire.commands.internal import RETAIN, Retain
-from headrace.wire.numbers import Operation
+from headrace.wire.numbers import ConsumerKind, Operation
+from headrace.wire.topic_options import RESPECT_CONSUMERS, SERVER_DEFAULT_WORD
 
 
-class _Here(Protocol):
+class Here(Protocol):
     """A partition that is here."""
 
     target: PartitionTarget
@@ -28,12 +42,28 @@ class Retention:
     """The retention of all partitions of a shard; `believed_time` is in microseconds."""
 
     def __init__(
-        self, desk: Desk, partitions: Mapping[int, _Here], believed_time: Callable[[], int]
+        self, desk: Desk, partitions: Mapping[int, Here], believed_time: Callable[[], int]
     ) -> None:
         self._desk = desk
         self._partitions = partitions
         self._believed_time = believed_time
         self._due = desk.settings.retention_ticks
+        self._holders = Holders(desk.settings.consumers_idle_ticks)
+        self._held = Held(desk.settings.consumers_idle_ticks)
+        self._findings: list[Finding] = []
+
+    def take_findings(self) -> list[Finding]:
+        """Return what was noticed since the last call, once."""
+        findings, self._findings = self._findings, []
+        return findings
+
+    def touch(self, namespace: int, kind: ConsumerKind, consumer_id: int) -> None:
+        """Note that a stored offset is in use: it was stored, or polled under."""
+        self._holders.touch(namespace, (kind, consumer_id), self._desk.now)
+
+    def forget(self, namespace: int) -> None:
+        """Forget a partition that is gone."""
+        self._holders.forget(namespace)
 
     def tick(self) -> None:
         """Look at the partitions once in each interval."""
@@ -46,19 +76,58 @@ class Retention:
         """Propose to drop what is too old or too much, where there is such (PT-28)."""
         now = self._believed_time()
         for local in self._partitions.values():
-            target = local.target
-            if not target.message_expiry and not target.bytes_max:
-                continue
-            stamp_max = now - target.message_expiry if target.message_expiry else 0
-            if local.replica.is_primary and _has_too_much(local, stamp_max):
-                body = encode(RETAIN, Retain(max(0, stamp_max), target.bytes_max, 0))
-                self._desk.data_plane.propose(target.group, OwnOp(Operation.RETAIN, body))
+            limits = _limits(local.target, now)
+            if limits is None:
+                self._holders.forget(local.target.group)
+            elif local.replica.is_primary:
+                self._look(local, limits)
+        self._findings += self._held.end_look(self._desk.state, self._desk.now)
+
+    def _look(self, local: Here, limits: Retain) -> None:
+        """Propose to drop what can go of one partition, and note who keeps the rest."""
+        machine, group = local.machine, local.target.group
+        machine.is_ignoring_consumers = not self._waits(local.target)
+        machine.waived = self._find_idle(local)
+        for key in machine.waived:
+            self._held.add_idle(group, key)
+        beyond = machine.surplus(limits)
+        if not beyond:
+            return
+        needed = msgspec.structs.replace(limits, keep_from=machine.needed_from())
+        if droppable_count(beyond, needed):
+            own = OwnOp(Operation.RETAIN, encode(RETAIN, limits))
+            self._desk.data_plane.propose(group, own)
+        if machine.is_ignoring_consumers:
+            return
+        for mark in machine.stored_marks():
+            size = held_bytes(beyond, mark.offset)
+            if size:
+                key = (mark.kind, mark.id)
+                self._held.add(group, key, size, is_idle=key in machine.waived)
+
+    def _find_idle(self, local: Here) -> dict[tuple[ConsumerKind, int], None]:
+        group = local.target.group
+        generation_of = partial(self._generation_of, group)
+        marks = local.machine.stored_marks()
+        return self._holders.find_idle(group, marks, generation_of, self._desk.now)
+
+    def _generation_of(self, namespace: GroupId, group_id: int) -> int:
+        """Return how often the members of a consumer group have changed; 0 if it is gone."""
+        stream_id, topic_id, _ = unpack_namespace(namespace)
+        stream = self._desk.state.streams.find(stream_id)
+        topic = None if stream is None else stream.topics.find(topic_id)
+        group = None if topic is None else topic.groups.find(group_id)
+        return 0 if group is None else group.roster.generation
+
+    def _waits(self, target: PartitionTarget) -> bool:
+        if target.retention_consumers == SERVER_DEFAULT_WORD:
+            return self._desk.settings.is_waiting_for_consumers
+        return target.retention_consumers == RESPECT_CONSUMERS
 
 
-def _has_too_much(local: _Here, stamp_max: int) -> bool:
-    """Whether a sealed segment is too old, or there are too many."""
-    stamp = local.machine.oldest_sealed_stamp
-    if stamp is None:
-        return False
-    bytes_max = local.target.bytes_max
-    return stamp <= stamp_max or 0 < bytes_max < local.machine.sealed_bytes
+def _limits(target: PartitionTarget, now: int) -> Retain | None:
+    """Return the limits of a partition, if it has any; the machine says what consumers need."""
+    if not target.message_expiry and not target.bytes_max:
+        return None
+    stamp_max = now - target.message_expiry if target.message_expiry else 0
+    return Retain(max(0, stamp_max), target.bytes_max, 0)

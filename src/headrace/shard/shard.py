@@ -155,6 +155,7 @@ class Shard:
     def take_findings(self) -> list[Finding]:
         """Give what was noticed since the last call: for the log, once each."""
         found, self.keeper.findings = self.keeper.findings, []
+        found += self.keeper.retention.take_findings()
         for plane in self._planes:
             found += plane.store.take_findings()
         return found

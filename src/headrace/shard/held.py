@@ -1,0 +1,123 @@
+"""Says who keeps how much beyond the limits of retention: once, and again when it has doubled.
+
+One that kept nothing for an hour is named anew. One that is idle is named once, when retention
+stops waiting for it.
+"""
+
+from typing import NamedTuple
+
+from headrace.base.ids import GroupId, unpack_namespace
+from headrace.metadata.state import State, Topic
+from headrace.ports.recovered import Finding
+from headrace.shard.holders import Key
+from headrace.wire.numbers import ConsumerKind
+
+_FORGET_TICKS = 3600 * 100
+
+
+class Who(NamedTuple):
+    """A consumer or group of a topic."""
+
+    stream: int
+    topic: int
+    key: Key
+
+
+class _Amount(NamedTuple):
+    """What one keeps back, in how many partitions."""
+
+    size_bytes: int = 0
+    partitions: int = 0
+
+    def plus(self, size_bytes: int) -> "_Amount":
+        return _Amount(self.size_bytes + size_bytes, self.partitions + 1)
+
+
+class Held:
+    """What was found in one look at all partitions, and what was said about it before."""
+
+    def __init__(self, idle_ticks: int) -> None:
+        self._idle_seconds = idle_ticks // 100
+        self._held: dict[Who, _Amount] = {}
+        self._released: dict[Who, _Amount] = {}
+        self._idle: dict[Who, None] = {}
+        self._held_told: dict[Who, tuple[int, int]] = {}  # bytes when it was said; last seen
+        self._released_told: dict[Who, None] = {}
+
+    def add_idle(self, namespace: int, key: Key) -> None:
+        """Note a consumer that retention does not wait for in a partition."""
+        stream, topic, _ = unpack_namespace(GroupId(namespace))
+        self._idle[Who(stream, topic, key)] = None
+
+    def add(self, namespace: int, key: Key, size_bytes: int, *, is_idle: bool) -> None:
+        """Note what one offset keeps back, or would if its consumer were not idle."""
+        stream, topic, _ = unpack_namespace(GroupId(namespace))
+        found = self._released if is_idle else self._held
+        who = Who(stream, topic, key)
+        found[who] = found.get(who, _Amount()).plus(size_bytes)
+
+    def end_look(self, state: State, now: int) -> list[Finding]:
+        """Return what must be said of this look, and begin the next."""
+        findings = []
+        for who, amount in self._held.items():
+            told = self._held_told.get(who, (0, now))[0]
+            if amount.size_bytes >= 2 * told:
+                told = amount.size_bytes
+                findings.append(_describe_held(state, who, amount))
+            self._held_told[who] = (told, now)
+        for who, amount in self._released.items():
+            if who not in self._released_told:
+                self._released_told[who] = None
+                findings.append(self._describe_released(state, who, amount))
+        self._forget(now)
+        return findings
+
+    def _forget(self, now: int) -> None:
+        oldest = now - _FORGET_TICKS
+        self._held_told = {who: told for who, told in self._held_told.items() if told[1] > oldest}
+        self._released_told = {who: None for who in self._released_told if who in self._idle}
+        self._held, self._released, self._idle = {}, {}, {}
+
+    def _describe_released(self, state: State, who: Who, amount: _Amount) -> Finding:
+        text = (
+            f"{describe_key(find_topic(state, who), who.key)} has not stored, polled or joined for"
+            f" {self._idle_seconds} s: retention no longer waits for it and drops what it has not"
+            f" read, {_describe_amount(amount)}"
+        )
+        return Finding("released", _name_topic(state, who), 0, text)
+
+
+def _describe_held(state: State, who: Who, amount: _Amount) -> Finding:
+    text = (
+        f"{describe_key(find_topic(state, who), who.key)} keeps {_describe_amount(amount)} beyond"
+        " the limits of the topic: it has not read them"
+    )
+    return Finding("held", _name_topic(state, who), 0, text)
+
+
+def _describe_amount(amount: _Amount) -> str:
+    plural = "" if amount.partitions == 1 else "s"
+    return f"{amount.size_bytes} bytes in {amount.partitions} partition{plural},"
+
+
+def find_topic(state: State, who: Who) -> Topic | None:
+    """Return the topic, if there is one."""
+    stream = state.streams.find(who.stream)
+    return None if stream is None else stream.topics.find(who.topic)
+
+
+def _name_topic(state: State, who: Who) -> str:
+    stream = state.streams.find(who.stream)
+    topic = find_topic(state, who)
+    if stream is None or topic is None:
+        return f"{who.stream}/{who.topic}"
+    return f"{stream.name}/{topic.name}"
+
+
+def describe_key(topic: Topic | None, key: Key) -> str:
+    """Return what people call a consumer: the name of a group, the number of a single one."""
+    kind, number = key
+    if kind == ConsumerKind.CONSUMER:
+        return f"consumer {number}"
+    group = None if topic is None else topic.groups.find(number)
+    return f"group {number}" if group is None else f"group {group.name}"
