@@ -143,9 +143,9 @@ _NORMAL = (
         "body_of_prepare_unchecked",
         "The header is sealed; checking the body again only costs time.",
         Edit(
-            normal.on_prepare,
-            "not is_body(Operation(header.operation), header.checksum_body, body)",
-            "False",
+            replica_headers._body_rules,
+            "is_own = is_body(operation, header.checksum_body, body)",
+            "is_own = kind == FrameKind.PREPARE or is_body(operation, header.checksum_body, body)",
         ),
     ),
     _bug(
@@ -360,9 +360,9 @@ _REPAIR = (
         "body_of_repair_unchecked",
         "The header is sealed; whoever serves a repair has checked the body.",
         Edit(
-            replica._on_repair_prepare,
-            "not is_body(Operation(header.operation), header.checksum_body, body)",
-            "False",
+            replica_headers._body_rules,
+            "is_own = is_body(operation, header.checksum_body, body)",
+            "is_own = kind == FrameKind.REPAIR_PREPARE or is_body(operation, header.checksum_body, body)",
         ),
     ),
     _bug(

@@ -114,7 +114,7 @@ def corpus() -> list[tuple[Target, bytes]]:
         client=1, epoch=2, user_id=3, watermark=4, watermark_checksum=5, replies=(b"reply", b"")
     )
     segment = SegmentHeader(namespace=5, created_revision=1, history_epoch=0, base_offset=9)
-    suffix = lawful(6) + bytes(HEADER_BYTES)
+    suffix = lawful(6)[:HEADER_BYTES] + bytes(HEADER_BYTES)
     return [
         *request_frames(),
         *reply_decoders(),

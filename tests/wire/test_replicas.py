@@ -28,9 +28,11 @@ from headrace.wire.replica_headers import (
     PREPARE,
     REPAIR_PREPARE,
     DoViewChangeHeader,
+    GroupBeat,
     PrepareHeader,
     decode_replica,
     decode_suffix,
+    encode_beats,
     encode_suffix,
 )
 from headrace.wire.seals import body_checksum, is_sealed, seal
@@ -43,20 +45,29 @@ from headrace.wire.transfer import (
     encode_manifest,
 )
 
+BODY = b"body"
+_PREPARE = {"op": 7, "commit": 6, "operation": 128, "checksum_body": int(xxh3_64(BODY))}
 # Fields that make a header of each kind one that its rules allow; the rest is drawn at random.
 LAWFUL: dict[FrameKind, dict[str, int]] = {
-    FrameKind.PREPARE: {"op": 7, "commit": 6, "operation": 160, "checksum_body": 1},
-    FrameKind.REPAIR_PREPARE: {"op": 7, "commit": 6, "operation": 160, "checksum_body": 1},
+    FrameKind.PREPARE: _PREPARE,
+    FrameKind.REPAIR_PREPARE: _PREPARE,
     FrameKind.PREPARE_OK: {"op": 7, "commit": 7},
     FrameKind.DO_VIEW_CHANGE: {
         "view": 4,
         "log_view": 3,
         "op": 7,
-        "commit": 6,
+        "commit": 7,
         "nack_bitset": 0,
         "present_bitset": 0,
     },
-    FrameKind.START_VIEW: {"op": 7, "commit": 6},
+    FrameKind.START_VIEW: {"op": 7, "commit": 7},
+    FrameKind.NODE_HEARTBEAT: {
+        "checksum_body": int(
+            xxh3_64(encode_beats([GroupBeat(METADATA_GROUP, 1, 2, is_declined=False)]))
+        )
+    },
+    FrameKind.STATE_TRANSFER_TARGET: {"available": 1},
+    FrameKind.STATE_CHUNK: {"checksum_body": int(xxh3_64(BODY))},
     FrameKind.REQUEST_PREPARES: {"from_op": 1, "to_op": 9},
     FrameKind.REQUEST_STATE_CHUNK: {"length": 1},
     FrameKind.FORWARD_REGISTER: {"client": 5},
@@ -64,16 +75,28 @@ LAWFUL: dict[FrameKind, dict[str, int]] = {
     FrameKind.FORWARD_REGISTER_RESULT: {"outcome": 6},
     FrameKind.FORWARD_LOGOUT_RESULT: {"outcome": 4},
 }
-LAYOUTS: dict[int, Layout[Any]] = replica_headers._LAYOUTS
+LAYOUTS: dict[int, Layout[Any]] = replica_headers.LAYOUTS
 every_kind = pytest.mark.parametrize("kind", sorted(LAYOUTS), ids=lambda kind: FrameKind(kind).name)
 
 
 def lawful(kind: int, **fields: int) -> bytes:
     layout = LAYOUTS[kind]
-    known = {"size": HEADER_BYTES, "replica": 1} | LAWFUL.get(FrameKind(kind), {}) | fields
+    body = lawful_body(FrameKind(kind))
+    known = {"size": HEADER_BYTES + len(body), "replica": 1}
+    known |= LAWFUL.get(FrameKind(kind), {}) | fields
     if "group" in layout._names:
         known = {"group": METADATA_GROUP} | known
-    return seal(layout.encode(layout._made(**known)))
+    return seal(layout.encode(layout.made(**known))) + body
+
+
+def lawful_body(kind: FrameKind) -> bytes:
+    if kind in (FrameKind.PREPARE, FrameKind.REPAIR_PREPARE, FrameKind.STATE_CHUNK):
+        return BODY
+    if kind in (FrameKind.DO_VIEW_CHANGE, FrameKind.START_VIEW):
+        return encode_suffix((sealed_prepare(7),))
+    if kind == FrameKind.NODE_HEARTBEAT:
+        return encode_beats([GroupBeat(METADATA_GROUP, 1, 2, is_declined=False)])
+    return encode_manifest(()) if kind == FrameKind.STATE_TRANSFER_TARGET else b""
 
 
 def test_every_kind_between_replicas_has_a_layout() -> None:
@@ -94,7 +117,7 @@ def test_what_is_written_is_read(kind: int, data: st.DataObject) -> None:
         for name in layout._names
         if name not in common
     }
-    header = layout._made(**drawn, view=9, cluster=2**127)
+    header = layout.made(**drawn, view=9, cluster=2**127)
     assert layout.decode(layout.encode(header)) == header
 
 
@@ -125,8 +148,15 @@ def test_one_flipped_byte_is_always_noticed(kind: int) -> None:
 
 
 def test_a_prepare_sent_again_is_still_the_same() -> None:
-    prepare = PrepareHeader(op=3, commit=2, group=METADATA_GROUP, operation=128, checksum_body=9)
-    sealed = seal(PREPARE.encode(prepare))
+    prepare = PrepareHeader(
+        op=3,
+        commit=2,
+        group=METADATA_GROUP,
+        operation=128,
+        checksum_body=xxh3_64(BODY),
+        size=HEADER_BYTES + len(BODY),
+    )
+    sealed = seal(PREPARE.encode(prepare)) + BODY
     later = bytearray(sealed)
     later[52:56] = (8).to_bytes(4, "little")
     repair = bytearray(sealed)
@@ -166,8 +196,29 @@ def test_an_unsealed_header_is_refused() -> None:
         (FrameKind.PREPARE_OK, {"commit": 8}, "commit <= op"),
         (FrameKind.DO_VIEW_CHANGE, {"log_view": 5}, "log_view <= view"),
         (FrameKind.DO_VIEW_CHANGE, {"commit": 8}, "commit <= op"),
-        (FrameKind.DO_VIEW_CHANGE, {"nack_bitset": 1}, "bits within the suffix"),
+        (FrameKind.DO_VIEW_CHANGE, {"nack_bitset": 2}, "bits within the suffix"),
         (FrameKind.START_VIEW, {"commit": 8}, "commit <= op"),
+        (FrameKind.COMMIT, {"view": 1 << 31}, "view is in range"),
+        (FrameKind.COMMIT, {"commit": 1 << 62}, "commit is in range"),
+        (FrameKind.PREPARE, {"op": 1 << 62}, "op is in range"),
+        (FrameKind.PREPARE, {"timestamp": 1 << 62}, "timestamp is in range"),
+        (FrameKind.PREPARE, {"checksum_body": 1}, "body of a PREPARE is that of its header"),
+        (FrameKind.PREPARE_OK, {"op": 1 << 62}, "op is in range"),
+        (FrameKind.DO_VIEW_CHANGE, {"op": 1 << 62}, "op is in range"),
+        (FrameKind.DO_VIEW_CHANGE, {"commit": 6}, "suffix from op to commit"),
+        (FrameKind.DO_VIEW_CHANGE, {"op": 8}, "suffix in the order of its ops"),
+        (FrameKind.DO_VIEW_CHANGE, {"group": 1}, "suffix of the same group"),
+        (FrameKind.DO_VIEW_CHANGE, {"cluster": 1}, "suffix of the same cluster"),
+        (FrameKind.START_VIEW, {"commit": 6}, "suffix down to commit"),
+        (FrameKind.START_VIEW, {"op": 1 << 62}, "op is in range"),
+        (FrameKind.REQUEST_START_VIEW, {"is_wiped": 2}, "wiped is a flag"),
+        (FrameKind.REQUEST_PREPARES, {"to_op": 1 << 62}, "to_op is in range"),
+        (FrameKind.STATE_TRANSFER_TARGET, {"commit_op": 1 << 62}, "commit_op is in range"),
+        (FrameKind.STATE_TRANSFER_TARGET, {"available": 2}, "flags are flags"),
+        (FrameKind.STATE_TRANSFER_TARGET, {"available": 0}, "a manifest if"),
+        (FrameKind.STATE_CHUNK, {"checksum_body": 1}, "the body is that of the header"),
+        (FrameKind.NODE_HEARTBEAT, {"checksum_body": 1}, "the body is that of the header"),
+        (FrameKind.RECOVERY_REPORT, {"commit": 1 << 62}, "commit is in range"),
         (FrameKind.REQUEST_PREPARES, {"from_op": 0}, "1 <= from_op"),
         (FrameKind.REQUEST_PREPARES, {"to_op": 0}, "from_op <= to_op"),
         (FrameKind.REQUEST_STATE_CHUNK, {"length": 0}, "length is not 0"),
@@ -187,6 +238,43 @@ def test_a_body_where_none_belongs() -> None:
         decode_replica(lawful(FrameKind.COMMIT, size=HEADER_BYTES + 1) + b"x")
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        bytes(31),
+        bytes(33),
+        encode_beats([GroupBeat(METADATA_GROUP + 1, 1, 2, is_declined=False)]),
+        encode_beats([GroupBeat(METADATA_GROUP, 1 << 31, 2, is_declined=False)]),
+        encode_beats([GroupBeat(METADATA_GROUP, 1, 1 << 62, is_declined=False)]),
+        bytes(28) + (8).to_bytes(4, "little"),
+    ],
+)
+def test_beats_that_no_node_can_say(body: bytes) -> None:
+    header = replica_headers.NodeHeartbeatHeader(
+        size=HEADER_BYTES + len(body), checksum_body=xxh3_64(body)
+    )
+    with pytest.raises(RemoteError):
+        decode_replica(seal(replica_headers.NODE_HEARTBEAT.encode(header)) + body)
+
+
+def test_an_announced_log_has_no_gap() -> None:
+    body = encode_suffix((sealed_prepare(7), None, sealed_prepare(5)))
+    header = replica_headers.StartViewHeader(
+        size=HEADER_BYTES + len(body), op=7, commit=5, group=METADATA_GROUP
+    )
+    with pytest.raises(RemoteError, match="without blanks"):
+        decode_replica(seal(replica_headers.START_VIEW.encode(header)) + body)
+
+
+def test_a_suffix_that_is_no_chain() -> None:
+    body = encode_suffix((sealed_prepare(7), sealed_prepare(6)))
+    header = DoViewChangeHeader(
+        size=HEADER_BYTES + len(body), view=1, op=7, commit=6, group=METADATA_GROUP
+    )
+    with pytest.raises(RemoteError, match="suffix is a chain"):
+        decode_replica(seal(DO_VIEW_CHANGE.encode(header)) + body)
+
+
 @pytest.mark.parametrize("frame", [b"", bytes(256), bytes(60) + b"\x05" + bytes(195)])
 def test_what_is_no_frame_of_a_replica(frame: bytes) -> None:
     with pytest.raises(RemoteError, match="no frame of a replica"):
@@ -194,7 +282,7 @@ def test_what_is_no_frame_of_a_replica(frame: bytes) -> None:
 
 
 def sealed_prepare(op: int) -> PrepareHeader:
-    return PREPARE.decode(lawful(FrameKind.PREPARE, op=op))
+    return PREPARE.decode(lawful(FrameKind.PREPARE, op=op, commit=op - 1))
 
 
 def test_a_suffix_keeps_its_blanks() -> None:
@@ -206,6 +294,7 @@ def test_a_suffix_keeps_its_blanks() -> None:
         size=HEADER_BYTES + len(body),
         view=2,
         op=9,
+        commit=7,
         group=METADATA_GROUP,
         nack_bitset=0b010,
         present_bitset=0b101,

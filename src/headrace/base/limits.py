@@ -54,6 +54,10 @@ PREALLOCATED_BYTES_MAX = 64 * GIB
 REPLICAS_MAX = 6  # with 7 a replication quorum of 3 could be lost whole (VS-2)
 PIPELINE_OPS_MAX = 127  # a view-change vote addresses the uncommitted suffix in 128 bits (VS-5)
 VIEW_CHANGE_HEADERS_MAX = PIPELINE_OPS_MAX + 1
+# What a peer may name. A replica counts on from there, and its own numbers must fit their fields.
+VIEW_MAX = (1 << 31) - 1
+OP_MAX = (1 << 62) - 1
+STAMP_MAX = (1 << 62) - 1
 MANIFEST_ENTRIES_MAX = 65_536
 CLIENT_TABLE_REPLIES_MAX = 5
 

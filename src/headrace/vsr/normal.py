@@ -36,7 +36,7 @@ from headrace.wire.replica_headers import (
 )
 from headrace.wire.replies import RESULT_OK, encode_committed, encode_rejection, encode_reply
 from headrace.wire.requests import RequestHeader
-from headrace.wire.seals import body_checksum, is_body
+from headrace.wire.seals import body_checksum
 
 _EVICTIONS = {
     Verdict.NO_SESSION: EvictionReason.NO_SESSION,
@@ -274,8 +274,6 @@ def on_prepare(state: State, sender: int, header: PrepareHeader, frame: bytes) -
     ):
         return
     body = frame[HEADER_BYTES:]
-    if not is_body(Operation(header.operation), header.checksum_body, body):
-        return
     _forward(state, header, frame)
     if header.op > state.commit_min and not has_room(state, header.op, body):
         state.probes.hit("normal.backup_without_room")  # It will be sent again (O2.3).

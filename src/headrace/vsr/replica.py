@@ -32,7 +32,7 @@ from headrace.vsr.events import (
 from headrace.vsr.log import Entry
 from headrace.vsr.state import GroupOptions, Shared, State, Status
 from headrace.vsr.timeouts import Timer
-from headrace.wire.numbers import FrameKind, Operation
+from headrace.wire.numbers import FrameKind
 from headrace.wire.replica_headers import (
     PREPARE,
     DoViewChangeHeader,
@@ -51,7 +51,6 @@ from headrace.wire.replica_headers import (
     StateTransferTargetHeader,
 )
 from headrace.wire.requests import RequestHeader
-from headrace.wire.seals import is_body
 
 _Handler: TypeAlias = Callable[[State, FrameReceived], None]
 
@@ -397,8 +396,6 @@ def _on_repair_prepare(state: State, event: FrameReceived) -> None:
     header = event.header
     assert isinstance(header, PrepareHeader)
     body = _body(event)
-    if not is_body(Operation(header.operation), header.checksum_body, body):
-        return
     if state.parked is None and not repair.has_room(state, header.op, body):
         state.probes.hit("repair.without_room")
         state.wants_transfer = True

@@ -67,7 +67,8 @@ class Layout(Generic[H]):
         **fields: tuple[int, int],
     ) -> None:
         self.kind = kind
-        self._made = made
+        self.made = made
+        self.widths = {name: width for name, (_, width) in (_COMMON | fields).items()}
         placed = sorted((_COMMON | fields).items(), key=lambda field: field[1])
         names = [name for name, _ in placed]
         assert sorted(names) == sorted(made.__struct_fields__)
@@ -111,7 +112,7 @@ class Layout(Generic[H]):
             bits = int.from_bytes(data[:HEADER_BYTES], "little")
             if bits & self._reserved:
                 raise RemoteError(f"reserved bytes of {self.kind.name} are not zero")
-        return self._made(*self._order(values))
+        return self.made(*self._order(values))
 
 
 def _place(fields: list[tuple[str, tuple[int, int]]], kind: FrameKind) -> tuple[struct.Struct, int]:

@@ -2,8 +2,8 @@
 
 No SDK sees this plane. `docs/formats/wire.md` says where it departs from the protocol's origin.
 
-Invariants: a header that `decode_replica` gives was sealed by its sender and obeys the rules of its
-            kind, so the core may assert what they say.
+Invariants: a frame that `decode_replica` takes was sealed by its sender, and header and body obey
+            the rules of its kind, so the core may assert what they say.
 """
 
 import struct
@@ -14,12 +14,26 @@ import msgspec
 
 from headrace.base.checksum import xxh3_64
 from headrace.base.ids import METADATA_GROUP, is_partition_group
-from headrace.base.limits import HEADER_BYTES, REPLICAS_MAX, VIEW_CHANGE_HEADERS_MAX
+from headrace.base.limits import (
+    HEADER_BYTES,
+    OP_MAX,
+    REPLICAS_MAX,
+    STAMP_MAX,
+    VIEW_CHANGE_HEADERS_MAX,
+    VIEW_MAX,
+)
 from headrace.wire.codec import Data
-from headrace.wire.errors import RemoteError
+from headrace.wire.errors import CorruptError, RemoteError
 from headrace.wire.layout import KIND_OFFSET, Header, Layout
-from headrace.wire.numbers import FrameKind, LogoutOutcome, RegisterOutcome, find_operation
-from headrace.wire.seals import is_sealed
+from headrace.wire.numbers import (
+    FrameKind,
+    LogoutOutcome,
+    Operation,
+    RegisterOutcome,
+    find_operation,
+)
+from headrace.wire.seals import is_body, is_sealed
+from headrace.wire.transfer import decode_manifest
 
 
 class PrepareHeader(Header, frozen=True):
@@ -441,7 +455,7 @@ ReplicaHeader: TypeAlias = (
     | RecoveryReportHeader
 )
 
-_LAYOUTS: dict[int, Layout[Any]] = {  # Each kind has a header type of its own.
+LAYOUTS: dict[int, Layout[Any]] = {  # Each kind has a header type of its own.
     layout.kind: layout
     for layout in (
         PREPARE,
@@ -479,21 +493,28 @@ _WITH_BODY = (
 
 
 def decode_replica(frame: Data) -> tuple[FrameKind, ReplicaHeader]:
-    """Read and check the header of a frame from another replica.
+    """Check a frame from another replica, and read its header.
 
     Raises:
-        RemoteError: It is no frame between replicas, not sealed, or against the rules of its kind.
+        RemoteError: It is no frame between replicas, not sealed, or its header or body is against
+            the rules of its kind.
     """
-    layout = _LAYOUTS.get(frame[KIND_OFFSET]) if len(frame) >= HEADER_BYTES else None
+    layout = LAYOUTS.get(frame[KIND_OFFSET]) if len(frame) >= HEADER_BYTES else None
     if layout is None:
         raise RemoteError(f"{len(frame)} bytes are no frame of a replica")
     if not is_sealed(frame):
         raise RemoteError(f"{layout.kind.name} with a wrong checksum")
     header: ReplicaHeader = layout.decode(frame)
-    for rule, holds in _rules(layout.kind, header, len(frame)):
-        if not holds:
-            raise RemoteError(f"{layout.kind.name} against the rule: {rule}")
+    _check(layout.kind, _rules(layout.kind, header, len(frame)))
+    if layout.kind in _WITH_BODY:
+        _check(layout.kind, _body_rules(layout.kind, header, frame[HEADER_BYTES:]))
     return layout.kind, header
+
+
+def _check(kind: FrameKind, rules: Iterator[tuple[str, bool]]) -> None:
+    for rule, holds in rules:
+        if not holds:
+            raise RemoteError(f"{kind.name} against the rule: {rule}")
 
 
 def decode_suffix(body: Data) -> tuple[PrepareHeader | None, ...]:
@@ -510,10 +531,17 @@ def decode_suffix(body: Data) -> tuple[PrepareHeader | None, ...]:
         if header == _BLANK:
             headers.append(None)
         elif is_sealed(header):
-            headers.append(PREPARE.decode(header))
+            headers.append(_decode_prepare(header))
         else:
             raise RemoteError(f"unsealed prepare in a suffix at byte {start}")
     return tuple(headers)
+
+
+def _decode_prepare(data: Data) -> PrepareHeader:
+    header = PREPARE.decode(data)
+    _check(FrameKind.PREPARE, _common_rules(header))
+    _check(FrameKind.PREPARE, _prepare_rules(header))
+    return header
 
 
 def encode_suffix(headers: Iterable[PrepareHeader | None]) -> bytes:
@@ -527,27 +555,33 @@ _BLANK = bytes(HEADER_BYTES)
 def _rules(kind: FrameKind, header: ReplicaHeader, frame_bytes: int) -> Iterator[tuple[str, bool]]:
     """Give what must hold, in words, and whether it does."""
     yield "size is that of the frame", header.size == frame_bytes
-    yield "release is 0", header.release == 0
-    yield "replica is below the largest cluster", header.replica < REPLICAS_MAX
     yield "no body", kind in _WITH_BODY or frame_bytes == HEADER_BYTES
-    group = getattr(header, "group", METADATA_GROUP)
-    yield "group exists", group == METADATA_GROUP or is_partition_group(group)
+    yield from _common_rules(header)
     match header:
         case PrepareHeader():
-            yield "operation is known", find_operation(header.operation) is not None
-            yield "1 <= op, commit < op", header.commit < header.op
-            yield "body has a checksum", header.checksum_body != 0
+            yield from _prepare_rules(header)
         case PrepareOkHeader():
+            yield "op is in range", header.op <= OP_MAX
             yield "1 <= op, commit <= op", header.op >= 1 and header.commit <= header.op
         case DoViewChangeHeader():
+            yield "op is in range", header.op <= OP_MAX
             yield "log_view <= view", header.log_view <= header.view
             yield "commit <= op", header.commit <= header.op
             bits = (1 << (frame_bytes - HEADER_BYTES) // HEADER_BYTES) - 1
             yield "bits within the suffix", (header.nack_bitset | header.present_bitset) <= bits
             yield "suspect is a flag", header.is_suspect <= 1
         case StartViewHeader():
+            yield "op is in range", header.op <= OP_MAX
             yield "commit <= op", header.commit <= header.op
+        case CommitHeader() | RecoveryReportHeader():
+            yield "commit is in range", header.commit <= OP_MAX
+        case RequestStartViewHeader():
+            yield "wiped is a flag", header.is_wiped <= 1
+        case StateTransferTargetHeader():
+            yield "commit_op is in range", header.commit_op <= OP_MAX
+            yield "flags are flags", header.available | header.unavailable_transient <= 1
         case RequestPreparesHeader():
+            yield "to_op is in range", header.to_op <= OP_MAX
             yield "1 <= from_op <= to_op", 1 <= header.from_op <= header.to_op
         case RequestStateChunkHeader():
             yield "length is not 0", header.length > 0
@@ -559,6 +593,79 @@ def _rules(kind: FrameKind, header: ReplicaHeader, frame_bytes: int) -> Iterator
             yield "outcome is known", header.outcome <= max(LogoutOutcome)
         case _:
             pass
+
+
+def _common_rules(header: ReplicaHeader) -> Iterator[tuple[str, bool]]:
+    yield "release is 0", header.release == 0
+    yield "view is in range", header.view <= VIEW_MAX
+    yield "replica is below the largest cluster", header.replica < REPLICAS_MAX
+    yield "group exists", _is_group(getattr(header, "group", METADATA_GROUP))
+
+
+def _is_group(group: int) -> bool:
+    return group == METADATA_GROUP or is_partition_group(group)
+
+
+def _prepare_rules(header: PrepareHeader) -> Iterator[tuple[str, bool]]:
+    yield "operation is known", find_operation(header.operation) is not None
+    yield "1 <= op, commit < op", header.commit < header.op
+    yield "op is in range", header.op <= OP_MAX
+    yield "timestamp is in range", header.timestamp <= STAMP_MAX
+    yield "size is that of a frame", header.size >= HEADER_BYTES
+    yield "body has a checksum", header.checksum_body != 0
+
+
+def _body_rules(kind: FrameKind, header: ReplicaHeader, body: Data) -> Iterator[tuple[str, bool]]:
+    """Give what must hold of a body, in words, and whether it does.
+
+    Raises:
+        RemoteError: It is none of its kind.
+    """
+    match header:
+        case PrepareHeader():
+            operation = Operation(header.operation)
+            is_own = is_body(operation, header.checksum_body, body)
+            yield f"the body of a {kind.name} is that of its header", is_own
+        case DoViewChangeHeader():
+            yield from _suffix_rules(header, decode_suffix(body))
+            wanted = header.op - max(header.commit, 1) + 1 if header.op else 0
+            yield "suffix from op to commit", len(body) == wanted * HEADER_BYTES
+        case StartViewHeader():
+            suffix = decode_suffix(body)
+            yield from _suffix_rules(header, suffix)
+            yield "suffix without blanks", None not in suffix
+            low = max(header.commit, 1)
+            yield "suffix down to commit", header.op - len(suffix) < low or not header.op
+        case StateTransferTargetHeader():
+            yield "a manifest if the state is available", bool(header.available) == bool(body)
+            _check_manifest(body)
+        case StateChunkHeader() | NodeHeartbeatHeader():
+            yield "the body is that of the header", header.checksum_body == xxh3_64(body)
+            if isinstance(header, NodeHeartbeatHeader):
+                decode_beats(body)
+        case _:
+            pass
+
+
+def _suffix_rules(
+    header: DoViewChangeHeader | StartViewHeader, suffix: tuple[PrepareHeader | None, ...]
+) -> Iterator[tuple[str, bool]]:
+    above: PrepareHeader | None = None
+    for position, each in enumerate(suffix):
+        if each is not None:
+            yield "suffix in the order of its ops", each.op == header.op - position
+            yield "suffix of the same group", each.group == header.group
+            yield "suffix of the same cluster", each.cluster == header.cluster
+            yield "suffix is a chain", above is None or above.parent == each.checksum
+        above = each
+
+
+def _check_manifest(body: Data) -> None:
+    try:
+        if body:
+            decode_manifest(body)
+    except CorruptError as error:
+        raise RemoteError(str(error)) from None
 
 
 class GroupBeat(msgspec.Struct, frozen=True):
@@ -582,6 +689,7 @@ class GroupBeat(msgspec.Struct, frozen=True):
 
 
 _BEAT = struct.Struct("<QQQII")
+_BEAT_FLAGS = 0b111
 
 
 def encode_beats(beats: Iterable[GroupBeat]) -> bytes:
@@ -595,10 +703,13 @@ def decode_beats(body: Data) -> tuple[GroupBeat, ...]:
     """Read the body of a heartbeat.
 
     Raises:
-        RemoteError: The body is cut.
+        RemoteError: The body is cut, or says of a group what no node can say.
     """
     if len(body) % _BEAT.size:
         raise RemoteError(f"heartbeat body of {len(body)} bytes")
+    for group, commit, _, view, flags in _BEAT.iter_unpack(body):
+        if not _is_group(group) or commit > OP_MAX or view > VIEW_MAX or flags > _BEAT_FLAGS:
+            raise RemoteError(f"beat of group {group}, view {view}, commit {commit}, flags {flags}")
     return tuple(
         [
             GroupBeat(
