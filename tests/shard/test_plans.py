@@ -1,5 +1,7 @@
 """Segment plans of a whole shard in memory."""
 
+from typing import Any
+
 import pytest
 
 from headrace.base.limits import MIB
@@ -27,7 +29,7 @@ def refusal(client: Client, topic: str = "t", partition: int = 0) -> Code:
     return refused.value.code
 
 
-def filled(**settings: object) -> tuple[Whole, Client]:
+def filled(**settings: Any) -> tuple[Whole, Client]:
     """A node whose only partition has sealed segments, and a client of it."""
     node = Whole(segment_bytes_max=MIB, **settings)
     client = with_topic(node)

@@ -142,11 +142,13 @@ class MemoryDisk:
         return Synced(self.synced)
 
 
-def store_config(journal: int, boot: int = 1) -> StoreConfig:
+def store_config(
+    journal: int, boot: int = 1, *, replica: int = 0, replica_count: int = 1
+) -> StoreConfig:
     return StoreConfig(
         cluster=1,
-        replica=0,
-        replica_count=1,
+        replica=replica,
+        replica_count=replica_count,
         journal_bytes_max=4 * MIB,
         journal_files=4,
         record_bytes_max=MIB,
@@ -155,18 +157,27 @@ def store_config(journal: int, boot: int = 1) -> StoreConfig:
     )
 
 
-def _plane_config(journal: int) -> PlaneConfig:
-    return PlaneConfig(
-        cluster=1, replica=0, replica_count=1, timeouts=Timeouts(), seed=7, journal=journal
-    )
-
-
 class Whole:
-    """One node in memory, and time that passes when it is told to."""
+    """One node in memory, and time that passes when it is told to.
 
-    def __init__(self, **settings: Any) -> None:
+    A node of several sends its frames to `sent`, and is ready once others take part.
+    """
+
+    def __init__(
+        self,
+        *,
+        replica: int = 0,
+        replica_count: int = 1,
+        repair_ops_max: int = 128,
+        **settings: Any,
+    ) -> None:
         self._settings = settings
-        self.disks = [MemoryDisk(format_store(store_config(each), 0)) for each in (0, 1)]
+        self._repair_ops_max = repair_ops_max
+        self.replica = replica
+        self.replica_count = replica_count
+        self.starts = 0
+        self.sent: list[SendFrame] = []
+        self.disks = [MemoryDisk(format_store(self._store_config(each), 0)) for each in (0, 1)]
         self.segments = FakeFiles()
         self.boot_identity = 1
         self.now = 0
@@ -184,18 +195,32 @@ class Whole:
         self._connection = 0
         self.start()
 
+    def _store_config(self, journal: int, boot: int = 1) -> StoreConfig:
+        return store_config(journal, boot, replica=self.replica, replica_count=self.replica_count)
+
+    def _plane_config(self, journal: int) -> PlaneConfig:
+        return PlaneConfig(
+            cluster=1,
+            replica=self.replica,
+            replica_count=self.replica_count,
+            timeouts=Timeouts(),
+            seed=7 + 100 * self.replica + self.starts,
+            journal=journal,
+            repair_ops_max=self._repair_ops_max,
+        )
+
     def start(self) -> None:
         """Start the node from its disks."""
         opened = [
-            open_store(store_config(each, self.boot_identity), disk.image())
+            open_store(self._store_config(each, self.boot_identity), disk.image())
             for each, disk in enumerate(self.disks)
         ]
         self.disks = [MemoryDisk(disk.image()) for disk in self.disks]
         for each in opened:
             assert isinstance(each, Opened), each
         options: dict[str, Any] = {
-            "metadata": _plane_config(0),
-            "data": _plane_config(1),
+            "metadata": self._plane_config(0),
+            "data": self._plane_config(1),
             "topic_defaults": TopicDefaults(),
             "server_version": "0.1.0",
             "server_semver": 1000,
@@ -210,7 +235,8 @@ class Whole:
         self.inbox: dict[int, list[bytes]] = {}
         self._run([], self.shard.start())
         self.tick()
-        assert self.shard.is_ready
+        self.starts += 1
+        assert self.shard.is_ready or self.replica_count > 1
 
     def crash(self, *, is_power_cut: bool = False) -> None:
         """End the node as a kill does, or as a power cut does; and start it again."""
@@ -275,7 +301,8 @@ class Whole:
                 self.unmade.append(SnapshotMade(effect.token, b"archive"))
                 return [self.unmade.pop()] if self.is_archiving else []
             case SendFrame():
-                raise AssertionError("a single node has no peers")
+                assert self.replica_count > 1, "a single node has no peers"
+                self.sent.append(effect)
             case ConnectionTrusted():
                 self.trusted[effect.connection] = effect.is_trusted
             case Audit():

@@ -144,8 +144,8 @@ _NORMAL = (
         "The header is sealed; checking the body again only costs time.",
         Edit(
             replica_headers._body_rules,
-            "is_own = is_body(operation, header.checksum_body, body)",
-            "is_own = kind == FrameKind.PREPARE or is_body(operation, header.checksum_body, body)",
+            "is_own = is_body(",
+            "is_own = kind == FrameKind.PREPARE or is_body(",
         ),
     ),
     _bug(
@@ -361,8 +361,8 @@ _REPAIR = (
         "The header is sealed; whoever serves a repair has checked the body.",
         Edit(
             replica_headers._body_rules,
-            "is_own = is_body(operation, header.checksum_body, body)",
-            "is_own = kind == FrameKind.REPAIR_PREPARE or is_body(operation, header.checksum_body, body)",
+            "is_own = is_body(",
+            "is_own = kind == FrameKind.REPAIR_PREPARE or is_body(",
         ),
     ),
     _bug(

@@ -32,6 +32,9 @@ from headrace.wire.transfer import ArtifactKind
 _LINK = struct.Struct("<QQQBIQQQ")
 _HALF = (1 << 64) - 1
 
+# What the client table makes of an op; of the metadata, memberships at most change.
+_OF_SESSIONS = (Operation.REGISTER, Operation.LOGOUT, Operation.DISCONNECT)
+
 
 class MetadataMachine:
     """See the module; `state` is for reading, and another object after `install`."""
@@ -65,13 +68,22 @@ class MetadataMachine:
     def foresee(self, ops: Iterable[tuple[PrepareHeader, Buffer]]) -> None:
         """Do nothing, for nothing depends on ops that are not applied."""
 
+    def admits(self, header: PrepareHeader, body: Buffer) -> bool:
+        """Return whether an op is one of this group's, with a body of its operation."""
+        if header.operation in _OF_SESSIONS:
+            return True
+        change = CHANGES.get(header.operation)
+        return change is not None and change.reads(body)
+
     def apply(self, header: PrepareHeader, body: Buffer) -> bytes:
         """Apply one committed op; give the body of its reply.
 
         Raises:
-            CorruptError: The body is none of its operation; nothing has changed.
+            CorruptError: The body is none of its operation, or the state has a later op already;
+                nothing has changed.
         """
-        assert header.op > self._progress.op
+        if header.op <= self._progress.op:
+            raise CorruptError(f"op {header.op} for a state of op {self._progress.op}")
         reply = self._reply_to(header, body)
         self.state.timestamp = max(self.state.timestamp, header.timestamp)
         link = _LINK.pack(
@@ -136,7 +148,8 @@ class MetadataMachine:
             leave_all(self.state, header.client)
             return b""
         change = CHANGES.get(header.operation)
-        assert change is not None, f"operation {header.operation} is not the metadata group's"
+        if change is None:
+            raise CorruptError(f"operation {header.operation} is not the metadata group's")
         refusal: Code | None = None
         try:
             reply = RESULT_OK + change.apply(self.state, header, body)

@@ -29,6 +29,9 @@ Q = TypeVar("Q")
 class Change(Protocol):
     """One operation of the metadata group."""
 
+    def reads(self, body: Buffer) -> bool:
+        """Return whether the body is one of this operation."""
+
     def apply(self, state: State, header: PrepareHeader, body: Buffer) -> bytes:
         """Change the state; give the payload of the reply.
 
@@ -53,6 +56,13 @@ class _Change(Generic[Q]):
         self._carry_out = carry_out
         self._command = command
         self._scope = scope
+
+    def reads(self, body: Buffer) -> bool:
+        try:
+            decode(self._body, body)
+        except DecodeError:
+            return False
+        return True
 
     def apply(self, state: State, header: PrepareHeader, body: Buffer) -> bytes:
         try:

@@ -21,6 +21,7 @@ import msgspec
 
 from headrace.base.checksum import xxh3_64
 from headrace.base.ids import unpack_namespace
+from headrace.partitions.admission import BODIES, check_batch, is_op
 from headrace.partitions.confirm import confirmation
 from headrace.partitions.gather import Polled, PollStart
 from headrace.partitions.install import check_pieces, state_artifact
@@ -114,6 +115,7 @@ class PartitionMachine:
             Operation.LOST_RANGE: self._lose_range,
             Operation.FORGET_GROUP_OFFSETS: self._forget_groups,
         }
+        assert sorted(self._appliers) == sorted([*BODIES, Operation.SEND_MESSAGES])
         self._answers: dict[type, Callable[..., None]] = {
             SegmentWritten: self._writer.on_written,
             SegmentsSynced: self._writer.on_synced,
@@ -348,10 +350,18 @@ class PartitionMachine:
             elif header.operation == Operation.SEND_MESSAGES and body:
                 batch = decode_batch_header(body)
                 end_offset = batch.base_offset + batch.messages_count
-                prepared.append(end_offset, batch.base_timestamp)
+                prepared.append(end_offset, max(batch.base_timestamp, prepared.newest_stamp))
+
+    def admits(self, header: PrepareHeader, body: Buffer) -> bool:
+        """Return whether an op is one of a partition's, with a body of its operation."""
+        return is_op(self._namespace.partition, header, body)
 
     def apply(self, header: PrepareHeader, body: Buffer) -> bytes:
-        """Apply one committed op; give the body of its reply."""
+        """Apply one committed op; give the body of its reply.
+
+        Raises:
+            CorruptError: A batch does not follow what is here; nothing has changed.
+        """
         if self._prepared.ops_count:
             self._prepared.ops_count -= 1
         self._artifact = None
@@ -468,6 +478,7 @@ class PartitionMachine:
         batch = decode_batch_header(body)
         assert batch.length == len(body)
         assert batch.partition_id == self._namespace.partition
+        check_batch(self._log, batch)
         segment, position = self._log.append(batch)
         if self._writer.fence is None:
             data = tail_copy(body)

@@ -3,6 +3,7 @@
 `apply`, `state_hash`, `export`, `install` and `checkpoint` were fixed with the first machine. What
 the primary must do before it seals an op (O3.1) came with the partitions: `prepare`, which makes
 the final body, and `foresee`, which tells a new primary's machine of the ops that it adopted.
+`admits` came with the links between nodes: an op from a peer is checked before it is journaled.
 """
 
 from collections.abc import Iterable, Sequence
@@ -58,11 +59,21 @@ class StateMachine(Protocol):
     def foresee(self, ops: Iterable[tuple[PrepareHeader, Buffer]]) -> None:
         """Forget what was prepared; these ops, in order, are prepared and not applied yet."""
 
+    def admits(self, header: PrepareHeader, body: Buffer) -> bool:
+        """Return whether an op from a peer is one of this machine's, with a body of its operation.
+
+        The body is the one that the header names. Nothing of the state is asked.
+        """
+
     def apply(self, header: PrepareHeader, body: Buffer) -> bytes:
         """Apply one committed op; give the body of its reply, result section included.
 
-        Whatever a reply depends on is changed here and nowhere else. Bytes that no client could
-        have sent are our own bug; a request that cannot be granted is a reply that says so.
+        Whatever a reply depends on is changed here and nowhere else. A request that cannot be
+        granted is a reply that says so.
+
+        Raises:
+            CorruptError: The op contradicts the state, so some primary has ordered what it must
+                not; nothing has changed.
         """
 
     def state_hash(self) -> int:

@@ -172,7 +172,10 @@ class Neighbours:
     def find_group(self, group: int, origin: int) -> Replica | None:
         """Give the group that a frame is for, if it is of this incarnation (RC-20)."""
         replica = self._groups.get(group)
-        if replica is None or replica.origin == origin:
+        if replica is None:
+            self._shared.probes.hit("frame.no_such_group")  # It may be about to be made here.
+            return None
+        if replica.origin == origin:
             return replica
         self._shared.probes.hit("frame.other_incarnation")
         return None

@@ -448,6 +448,8 @@ class Plane:
             replica = self._neighbours.find_group(getattr(header, "group", -1), header.origin)
             if replica is not None:
                 self._inbox.append((replica, FrameReceived(sender, kind, header, frame)))
+        else:
+            self.probes.hit("frame.unused")
         self._run_inbox()
 
     def _on_requests(self, event: RequestsArrived) -> None:

@@ -56,6 +56,10 @@ class AppendMachine:
     def foresee(self, ops: Iterable[tuple[PrepareHeader, Buffer]]) -> None:
         """Need not know."""
 
+    def admits(self, header: PrepareHeader, body: Buffer) -> bool:
+        """Take any: what is malformed changes nothing."""
+        return True
+
     def apply(self, header: PrepareHeader, body: Buffer) -> bytes:
         """Append; what is no append, or is malformed, changes nothing and says so."""
         body = bytes(body)
@@ -166,6 +170,10 @@ class WatchedMachine:
     def foresee(self, ops: Iterable[tuple[PrepareHeader, Buffer]]) -> None:
         """Tell the machine."""
         self.machine.foresee(ops)
+
+    def admits(self, header: PrepareHeader, body: Buffer) -> bool:
+        """Ask the machine."""
+        return self.machine.admits(header, body)
 
     def apply(self, header: PrepareHeader, body: Buffer) -> bytes:
         """Apply, and tell."""

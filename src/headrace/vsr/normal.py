@@ -25,7 +25,7 @@ from headrace.vsr.repair import fill, has_room, start_repair
 from headrace.vsr.sessions import ClientTable
 from headrace.vsr.state import State, Status
 from headrace.vsr.timeouts import Timer
-from headrace.wire.errors import Code, RefusedError
+from headrace.wire.errors import Code, CorruptError, RefusedError
 from headrace.wire.evictions import EvictionReason, encode_eviction
 from headrace.wire.numbers import Operation
 from headrace.wire.replica_headers import (
@@ -274,6 +274,9 @@ def on_prepare(state: State, sender: int, header: PrepareHeader, frame: bytes) -
     ):
         return
     body = frame[HEADER_BYTES:]
+    if not state.machine.admits(header, body):
+        state.probes.hit("frame.refused")
+        return
     _forward(state, header, frame)
     if header.op > state.commit_min and not has_room(state, header.op, body):
         state.probes.hit("normal.backup_without_room")  # It will be sent again (O2.3).
@@ -407,7 +410,7 @@ def advance_commit(state: State, commit: int) -> None:
 
 def apply_committed(state: State) -> None:
     """Apply committed ops in order, as far as they are here and hang together."""
-    if state.status != Status.NORMAL or state.is_installing:
+    if state.status != Status.NORMAL or state.is_installing or state.is_halted:
         return
     while state.commit_min < min(state.commit_max, state.log.head):
         op = state.commit_min + 1
@@ -416,7 +419,13 @@ def apply_committed(state: State) -> None:
             start_repair(state, state.primary)
             return
         assert entry.header.parent == state.log.checksum(state.commit_min)
-        _apply(state, entry.header, entry.body)
+        try:
+            _apply(state, entry.header, entry.body)
+        except CorruptError:
+            # A primary has ordered what it must not. The node serves its other groups.
+            state.probes.hit("contradiction.op")
+            state.is_halted = True
+            return
         state.commit_min = op
     forget_applied(state)
     if state.commit_max > state.log.head:
@@ -460,7 +469,8 @@ def _result_of(state: State, header: PrepareHeader, body: Buffer) -> bytes:
         state.table.disconnect(header.client)
     # A new primary serves nobody before all that it adopted is applied (FM-15), so no request is
     # ordered twice.
-    assert not state.table.is_applied(header)
+    if state.table.is_applied(header):
+        raise CorruptError(f"request {header.request} of client {header.client} is ordered twice")
     return state.machine.apply(header, body)
 
 

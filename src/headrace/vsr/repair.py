@@ -115,18 +115,37 @@ def missing_range(state: State) -> tuple[int, int] | None:
 
 
 def link(state: State, log: Log) -> None:
-    """Follow the parent checksums down from the lowest linked op, as far as entries are here."""
+    """Follow the parent checksums down from the lowest linked op, as far as entries are here.
+
+    An op that does not follow what is applied is not linked: whoever sent the log above it lies.
+    """
     while log.linked > state.commit_min + 1 and log.linked <= log.head:
         op = log.linked - 1
         parent = log.entries[log.linked].header.parent
         entry = _find(state, log, op, parent)
         if entry is None:
             return
+        if op == state.commit_min + 1 and not _follows_applied(state, entry.header):
+            state.probes.hit("contradiction.log")
+            return
         log.put(entry)
         log.linked = op
-    if log.linked == state.commit_min + 1 <= log.head:
-        # What is applied is committed, and has one history.
-        assert log.entries[log.linked].header.parent == state.log.checksum(state.commit_min)
+
+
+def contradicts_applied(state: State, log: Log) -> bool:
+    """Return whether a log from others has another history than what is applied here.
+
+    What is applied is committed, and has one history.
+    """
+    if log.head < state.commit_min:
+        return True
+    entry = log.get(state.commit_min + 1)
+    is_linked = log.linked <= state.commit_min + 1
+    return is_linked and entry is not None and not _follows_applied(state, entry.header)
+
+
+def _follows_applied(state: State, header: PrepareHeader) -> bool:
+    return header.parent == state.log.checksum(state.commit_min)
 
 
 def _find(state: State, log: Log, op: int, checksum: int) -> Entry | None:

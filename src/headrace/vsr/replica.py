@@ -396,6 +396,9 @@ def _on_repair_prepare(state: State, event: FrameReceived) -> None:
     header = event.header
     assert isinstance(header, PrepareHeader)
     body = _body(event)
+    if not state.machine.admits(header, body):
+        state.probes.hit("frame.refused")
+        return
     if state.parked is None and not repair.has_room(state, header.op, body):
         state.probes.hit("repair.without_room")
         state.wants_transfer = True

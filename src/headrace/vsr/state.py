@@ -135,7 +135,8 @@ class State:
         self.durable = 0  # every op up to it is on the disk, and so may be acknowledged
         # Wiped: it has forgotten promises, and must hear of its view from others. A lost tail: ops
         # of a single replica went with the power, and the log does not say so yet.
-        self.is_suspect = self.is_wiped = self.is_tail_lost = False
+        # Halted: a committed op contradicts the state here, so nothing is applied or led any more.
+        self.is_suspect = self.is_wiped = self.is_tail_lost = self.is_halted = False
         self.timestamp = 0  # the highest stamp that was given or seen
         # The view as the journal will remember it, and what waits for that.
         self.durable_view = (0, 0)
@@ -182,6 +183,7 @@ class State:
             self.primary == self.options.replica
             and self.status == Status.NORMAL
             and self.newer_view <= self.view
+            and not self.is_halted
         )
 
     @property

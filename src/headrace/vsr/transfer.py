@@ -283,6 +283,10 @@ def _install(state: State, commit: int, artifacts: tuple[Piece, ...]) -> None:
     header = PREPARE.decode(header_piece.data)
     if header.op != commit or not is_sealed(header_piece.data):
         raise CorruptError(f"a state of op {header.op} offered as {commit}")
+    following = state.log.get(commit + 1) if state.log.linked <= commit + 1 else None
+    if following is not None and following.header.parent != header.checksum:
+        state.probes.hit("contradiction.state")
+        raise CorruptError(f"a state of op {commit} that is not of the history of this log")
     before = state.table.encode()
     state.table.install(table_piece.data)
     try:

@@ -20,11 +20,10 @@ from headrace.vsr.normal import (
     give_up_requests,
 )
 from headrace.vsr.recovery import may_install, report, start_probing
-from headrace.vsr.repair import link, missing_range, start_repair, stop_repair
+from headrace.vsr.repair import contradicts_applied, link, missing_range, start_repair, stop_repair
 from headrace.vsr.state import State, Status
 from headrace.vsr.timeouts import Timer
 from headrace.vsr.transfer import abandon_pull
-from headrace.wire.errors import RemoteError
 from headrace.wire.replica_headers import (
     DO_VIEW_CHANGE,
     START_VIEW,
@@ -172,10 +171,7 @@ def on_do_view_change(state: State, sender: int, header: DoViewChangeHeader, bod
 
 
 def _count_vote(state: State, sender: int, header: DoViewChangeHeader, body: bytes) -> None:
-    vote = read_vote(sender, header, body)
-    if vote is None:
-        return
-    state.votes[sender] = vote
+    state.votes[sender] = _read_vote(sender, header, body)
     if len(state.votes) < state.options.quorums.view_change:
         return
     merged = merge(list(state.votes.values()), state.options.quorums)
@@ -189,24 +185,15 @@ def _count_vote(state: State, sender: int, header: DoViewChangeHeader, body: byt
     _park(state, merged)
 
 
-def read_vote(sender: int, header: DoViewChangeHeader, body: bytes) -> Vote | None:
-    """Read a vote, or nothing if its suffix does not hang together."""
-    try:
-        suffix = decode_suffix(body)
-    except RemoteError:
-        return None
+def _read_vote(sender: int, header: DoViewChangeHeader, body: bytes) -> Vote:
     headers: dict[int, PrepareHeader] = {}
     present = []
     nacks = []
-    if suffix and len(suffix) != header.op - max(header.commit, 1) + 1:
-        return None
-    for position, each in enumerate(suffix):
+    for position, each in enumerate(decode_suffix(body)):
         op = header.op - position
         if each is None:
             continue
-        above = headers.get(op + 1)
-        if each.op != op or (above is not None and above.parent != each.checksum):
-            return None
+        assert each.op == op  # as it was decoded
         headers[op] = each
         if header.present_bitset >> position & 1:
             present.append(op)
@@ -226,7 +213,6 @@ def read_vote(sender: int, header: DoViewChangeHeader, body: bytes) -> Vote | No
 
 def _park(state: State, merged: Merged) -> None:
     """Keep the decided log beside our own until every body of it is here (VS-18)."""
-    assert merged.head >= state.commit_min
     log = Log(merged.head)
     for op in sorted(merged.headers, reverse=True):
         header = merged.headers[op]
@@ -234,10 +220,13 @@ def _park(state: State, merged: Merged) -> None:
         is_own = own is not None and own.header.checksum == header.checksum
         log.put(own if own is not None and is_own else Entry(header, None, is_never_held=True))
         log.linked = op
-    state.parked = log
-    state.parked_commit = merged.commit
     if merged.commit <= state.commit_min:
         log.linked = max(log.linked, min(state.commit_min + 1, log.head + 1))
+    if contradicts_applied(state, log):
+        state.probes.hit("contradiction.votes")
+        return
+    state.parked = log
+    state.parked_commit = merged.commit
     link(state, log)
     start_view_if_complete(state)
     if state.status == Status.VIEW_CHANGE:
@@ -396,29 +385,25 @@ def on_start_view(state: State, sender: int, header: StartViewHeader, body: byte
 
 
 def _read_log(state: State, header: StartViewHeader, body: bytes) -> Log | None:
-    """Read an announced log; nothing if it does not hang together or falls short of ours."""
-    try:
-        suffix = decode_suffix(body)
-    except RemoteError:
-        return None
+    """Read an announced log; nothing if it falls short of ours, or contradicts it."""
+    suffix = decode_suffix(body)
     if header.op < state.commit_min:
         return None
     log = Log(header.op)
     is_clean = not state.is_suspect and not state.is_wiped
     for position, each in enumerate(suffix):
         op = header.op - position
-        if each is None or each.op != op:
-            return None
-        if op < header.op and log.entries[op + 1].header.parent != each.checksum:
-            return None
+        assert each is not None  # as it was decoded
+        assert each.op == op
         own = state.log.get(op)
         is_own = own is not None and own.header.checksum == each.checksum
         entry = own if own is not None and is_own else Entry(each, None, is_never_held=is_clean)
         log.put(entry)
         log.linked = op
-    if not suffix and header.op > state.commit_min:
-        return None
     log.linked = max(log.linked, min(state.commit_min + 1, log.head + 1))
+    if contradicts_applied(state, log):
+        state.probes.hit("contradiction.announcement")
+        return None
     link(state, log)
     return log
 

@@ -17,6 +17,7 @@ from headrace.base.ids import METADATA_GROUP, is_partition_group
 from headrace.base.limits import (
     HEADER_BYTES,
     OP_MAX,
+    PIPELINE_OPS_MAX,
     REPLICAS_MAX,
     STAMP_MAX,
     VIEW_CHANGE_HEADERS_MAX,
@@ -583,6 +584,14 @@ def _rules(kind: FrameKind, header: ReplicaHeader, frame_bytes: int) -> Iterator
         case RequestPreparesHeader():
             yield "to_op is in range", header.to_op <= OP_MAX
             yield "1 <= from_op <= to_op", 1 <= header.from_op <= header.to_op
+        case _:
+            yield from _request_rules(header)
+
+
+def _request_rules(header: ReplicaHeader) -> Iterator[tuple[str, bool]]:
+    match header:
+        case RepairEndHeader():
+            yield "op is in range", header.op <= OP_MAX
         case RequestStateChunkHeader():
             yield "length is not 0", header.length > 0
         case ForwardRegisterHeader() | ForwardLogoutHeader():
@@ -591,6 +600,7 @@ def _rules(kind: FrameKind, header: ReplicaHeader, frame_bytes: int) -> Iterator
             yield "outcome is known", header.outcome <= max(RegisterOutcome)
         case ForwardLogoutResultHeader():
             yield "outcome is known", header.outcome <= max(LogoutOutcome)
+            yield "commit is in range", header.commit <= OP_MAX
         case _:
             pass
 
@@ -610,6 +620,7 @@ def _prepare_rules(header: PrepareHeader) -> Iterator[tuple[str, bool]]:
     yield "operation is known", find_operation(header.operation) is not None
     yield "1 <= op, commit < op", header.commit < header.op
     yield "op is in range", header.op <= OP_MAX
+    yield "no more ops in flight than a vote names", header.op - header.commit <= PIPELINE_OPS_MAX
     yield "timestamp is in range", header.timestamp <= STAMP_MAX
     yield "size is that of a frame", header.size >= HEADER_BYTES
     yield "body has a checksum", header.checksum_body != 0

@@ -32,6 +32,10 @@ class WatchedMachine:
         """Tell the machine."""
         self._machine.foresee(ops)
 
+    def admits(self, header: PrepareHeader, body: Buffer) -> bool:
+        """Ask the machine."""
+        return self._machine.admits(header, body)
+
     def apply(self, header: PrepareHeader, body: Buffer) -> bytes:
         """Apply, and tell."""
         machine, partition = self._machine, self._partition

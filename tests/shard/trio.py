@@ -1,0 +1,125 @@
+"""Three whole shards in memory, the frames between them, and clients of whoever leads."""
+
+from typing import TYPE_CHECKING
+
+from headrace.ports.network import FramesArrived, SendFrame
+from headrace.wire.commands.streams import CREATE_STREAM, CreateStream
+from headrace.wire.commands.topics import CREATE_TOPIC, CreateTopic
+from headrace.wire.errors import Code, RefusedError
+from tests.shard.whole import ROOT, Client, Whole
+
+if TYPE_CHECKING:
+    from headrace.vsr.replica import Replica
+
+COUNT = 3
+STREAM = "stream"
+TOPIC = "topic"
+_PATIENCE = 60  # times 50 ticks
+
+
+class Trio:
+    """A cluster; nodes that are cut off neither hear nor are heard."""
+
+    def __init__(self) -> None:
+        self.nodes = [
+            Whole(replica=each, replica_count=COUNT, repair_ops_max=4) for each in range(COUNT)
+        ]
+        self.flying: list[tuple[int, SendFrame]] = []
+        self.seen: list[tuple[int, bytes]] = []  # every frame that was sent, and by whom
+        self.cut: dict[int, None] = {}
+        self.number = 1000
+        self.tick(3)
+        client = self.login(0)
+        client.ask(CREATE_STREAM, CreateStream(STREAM))
+        client.ask(CREATE_TOPIC, CreateTopic(STREAM, 1, TOPIC))
+        self.tick(3)
+
+    def tick(self, count: int = 1) -> None:
+        """Let time pass for all; frames arrive between any two ticks."""
+        for _ in range(count):
+            for node in self.nodes:
+                node.tick()
+            self.deliver()
+
+    def deliver(self) -> None:
+        """Deliver what was sent, and what comes of it."""
+        self.collect()
+        while self.flying:
+            self._deliver_one()
+
+    def step(self) -> None:
+        """Deliver one frame; let a tick pass if there is none."""
+        self.collect()
+        if self.flying:
+            self._deliver_one()
+        else:
+            for node in self.nodes:
+                node.tick()
+
+    def _deliver_one(self) -> None:
+        sender, sent = self.flying.pop(0)
+        if sender not in self.cut and sent.replica not in self.cut:
+            self.fire(sent.replica, sender, sent.frame)
+        self.collect()
+
+    def collect(self) -> None:
+        """Take what the nodes have sent."""
+        for node in self.nodes:
+            self.flying += [(node.replica, sent) for sent in node.sent]
+            self.seen += [(node.replica, sent.frame) for sent in node.sent]
+            node.sent.clear()
+
+    def fire(self, target: int, sender: int, frame: bytes) -> None:
+        """Have a frame arrive at a node."""
+        self.nodes[target].step(FramesArrived(((sender, frame),)))
+
+    def login(self, node: int) -> "TrioClient":
+        """Give a client of a node that leads the metadata group."""
+        self.number += 1
+        client = TrioClient(self, self.nodes[node], self.number)
+        client.login(*ROOT)
+        return client
+
+    def groups(self, node: int) -> "list[Replica]":
+        """Give the replicas of a node: that of the metadata group, then those of partitions."""
+        shard = self.nodes[node].shard
+        return [shard.desk.metadata_replica, *shard.desk.data_plane.groups.values()]
+
+    def count(self, node: int, name: str) -> int:
+        """Tell how often a mark was reached on a node."""
+        return sum(each.counts.get(name, 0) for each in self.nodes[node].shard.probes)
+
+    def send(self, payload: bytes) -> int:
+        """Send a message through whoever leads, once somebody does; give its offset."""
+        for _ in range(_PATIENCE):
+            leaders = [
+                node.replica
+                for node in self.nodes
+                if node.replica not in self.cut
+                and all(each.is_serving for each in self.groups(node.replica))
+            ]
+            if leaders:
+                try:
+                    return self.login(leaders[0]).send(STREAM, TOPIC, [payload]).base_offset
+                except RefusedError as refused:
+                    assert refused.code in (  # noqa: PT017  # others are no matter of time
+                        Code.TRANSIENT_NOT_ACCEPTED,
+                        Code.TRANSIENT_NOT_COMMITTED,
+                    )
+            self.tick(50)
+        raise AssertionError("nobody leads")
+
+
+class TrioClient(Client):
+    """A client whose requests travel between the nodes before it looks for its answer."""
+
+    def __init__(self, trio: Trio, node: Whole, client: int) -> None:
+        self._trio = trio
+        super().__init__(node, client)
+
+    def take(self) -> bytes:
+        for _ in range(_PATIENCE):
+            self._trio.tick(20)
+            if self.node.inbox.get(self.connection):
+                break
+        return super().take()
