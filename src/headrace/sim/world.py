@@ -28,7 +28,7 @@ from headrace.sim.faults import Faults
 from headrace.sim.machine import AppendMachine, WatchedMachine
 from headrace.sim.network import Network, NetworkOptions
 from headrace.sim.node import Node
-from headrace.sim.outcome import Outcome, Report
+from headrace.sim.outcome import Outcome, Report, judge_probes
 from headrace.sim.swarm import CLUSTER, Options
 from headrace.sim.system import Boot, GroupFace, Refused, Running, System, Wiped
 from headrace.sim.trace import Trace
@@ -476,6 +476,7 @@ class World:
     def _report(self, outcome: Outcome, reason: str) -> Report:
         for node in self.nodes:
             self._collect(node)
+        outcome, reason = judge_probes(outcome, reason, self._probes)
         events = self._all_events()
         for client in self.clients:
             for name, count in client.events.items():

@@ -22,7 +22,7 @@ from headrace.sim.nodes.depose import Deposer
 from headrace.sim.nodes.host import Host
 from headrace.sim.nodes.options import NodeOptions
 from headrace.sim.nodes.trace import NodeTrace
-from headrace.sim.outcome import Outcome, Report
+from headrace.sim.outcome import Outcome, Report, judge_probes
 from headrace.sim.violation import SimViolationError
 from headrace.vsr.quorum import quorums_of
 from headrace.wire.errors import CorruptError, DecodeError, RefusedError, RemoteError
@@ -232,6 +232,7 @@ class NodeWorld:
         cluster = self.cluster
         for host in cluster.hosts:
             cluster.collect(host)
+        outcome, reason = judge_probes(outcome, reason, cluster.probes)
         return Report(
             seed=self.options.seed,
             outcome=outcome,
