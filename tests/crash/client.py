@@ -262,6 +262,10 @@ class Producer(Client):
             return refusal.code
         return None
 
+    def forget_refused(self) -> None:
+        """Give up what `try_send` was refused."""
+        self._flying.clear()
+
     def fill(self) -> None:
         """Begin sends until the window is full, then take one answer."""
         while len(self._flying) < self._window:

@@ -1,6 +1,5 @@
 """Lane P in small: real power cuts (DK7, DK8, DK4 on a full disk). About 15 s."""
 
-import os
 import threading
 import time
 from contextlib import suppress
@@ -12,6 +11,7 @@ from headrace.wire.commands.topics import DELETE_TOPIC, DeleteTopic
 from headrace.wire.identifiers import FromOffset
 from tests.crash.checker import PartitionChecker
 from tests.crash.client import TRANSIENT, Client, Producer
+from tests.crash.full import fill
 from tests.crash.load import make_topics
 from tests.crash.payloads import PAYLOAD_BYTES_MIN
 from tests.crash.power import power_disk, run_cuts
@@ -127,12 +127,3 @@ def send_until_full(producer: Producer) -> None:
     with suppress(TimeoutError):
         while producer.try_send() is None:
             pass
-
-
-def fill(path: Path, count: int) -> None:
-    """Take so many bytes, or all there are; a power cut does not give them back."""
-    with path.open("wb", buffering=0) as file:
-        with suppress(OSError):
-            for _ in range(count // 4096 + 1000):
-                file.write(bytes(4096))
-        os.fsync(file.fileno())

@@ -48,6 +48,7 @@ WORDS = {
     Code.UNSUPPORTED_OPTION_KEY: "Unsupported option key: ",
     Code.INVALID_OPTION_VALUE: "Invalid option value for key: ",
     Code.INVALID_OFFSET: "Invalid offset: 0",
+    Code.CANNOT_APPEND_MESSAGE: "Cannot append message",
     Code.CONSUMER_GROUP_ID_NOT_FOUND: (
         "Consumer group with ID: 0 for topic with ID: 0 was not found."
     ),

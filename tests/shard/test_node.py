@@ -310,7 +310,7 @@ def test_what_a_power_cut_took_is_remembered_until_the_log_says_so(
         client = node.client(client=8)
         with pytest.raises(RefusedError) as refused:
             client.send("s", "t", [b"too early"])
-        assert refused.value.code == Code.TRANSIENT_NOT_ACCEPTED
+        assert refused.value.code == Code.CANNOT_APPEND_MESSAGE
         if ending == "checkpoint":
             node.shard.desk.data_plane._checkpoints.want(0)
             node.tick()

@@ -13,6 +13,8 @@ WATCHED = GROUPS["p"]
 class Slowly:
     """What lies outside of checkpoints, and is durable only when the test says so."""
 
+    is_without_space = False
+
     def flush(self) -> bool:
         return False
 

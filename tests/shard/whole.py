@@ -142,16 +142,25 @@ class MemoryDisk:
         return Synced(self.synced)
 
 
+JOURNAL_BYTES = 4 * MIB
+JOURNAL_FILES = 4
+
+
 def store_config(
-    journal: int, boot: int = 1, *, replica: int = 0, replica_count: int = 1
+    journal: int,
+    boot: int = 1,
+    *,
+    replica: int = 0,
+    replica_count: int = 1,
+    journal_bytes: int = JOURNAL_BYTES,
 ) -> StoreConfig:
     return StoreConfig(
         cluster=1,
         replica=replica,
         replica_count=replica_count,
-        journal_bytes_max=4 * MIB,
-        journal_files=4,
-        record_bytes_max=MIB,
+        journal_bytes_max=journal_bytes,
+        journal_files=JOURNAL_FILES,
+        record_bytes_max=journal_bytes // JOURNAL_FILES,
         boot_identity=boot,
         journal=journal,
     )
@@ -169,10 +178,12 @@ class Whole:
         replica: int = 0,
         replica_count: int = 1,
         repair_ops_max: int = 128,
+        journal_bytes: int = JOURNAL_BYTES,
         **settings: Any,
     ) -> None:
         self._settings = settings
         self._repair_ops_max = repair_ops_max
+        self._journal_bytes = journal_bytes
         self.replica = replica
         self.replica_count = replica_count
         self.starts = 0
@@ -196,7 +207,13 @@ class Whole:
         self.start()
 
     def _store_config(self, journal: int, boot: int = 1) -> StoreConfig:
-        return store_config(journal, boot, replica=self.replica, replica_count=self.replica_count)
+        return store_config(
+            journal,
+            boot,
+            replica=self.replica,
+            replica_count=self.replica_count,
+            journal_bytes=self._journal_bytes,
+        )
 
     def _plane_config(self, journal: int) -> PlaneConfig:
         return PlaneConfig(

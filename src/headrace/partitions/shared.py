@@ -67,6 +67,12 @@ class PartitionsShared:
         self._owners: dict[int, Owner] = {}
         self._token = 0
         self._retry_due = 0
+        self._now = 0
+
+    @property
+    def is_without_space(self) -> bool:
+        """Whether a segment lacks space; also while that is tried again, and a second longer."""
+        return bool(self.without_space) or self._now < self._retry_due
 
     @property
     def tail_bytes(self) -> int:
@@ -92,6 +98,7 @@ class PartitionsShared:
 
     def tick(self, now: int) -> None:
         """Have those without space ask again, once a second (DK4)."""
+        self._now = now
         if not self.without_space or now < self._retry_due:
             return
         self._retry_due = now + _SPACE_RETRY_TICKS

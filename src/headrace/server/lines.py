@@ -126,8 +126,8 @@ def stopping_line(signal_name: str) -> str:
 def full_line(folder: Path) -> str:
     """Say that something waits for space on the disk, and what that means."""
     return (
-        f"no space left for {folder}: sends wait and are refused, polls go on; make room, and "
-        "service resumes by itself"
+        f"no space left for {folder}: sends are refused once the journal is full, polls go on; "
+        "make room, and service resumes by itself"
     )
 
 

@@ -34,9 +34,15 @@ class Outside(Protocol):
     def lacking(self) -> Iterable[int]:
         """Give the groups for which that failed, once it is over for all."""
 
+    @property
+    def is_without_space(self) -> bool:
+        """Whether it waits for space on the disk."""
+
 
 class Nothing:
     """Machines that keep all they have in the checkpoint."""
+
+    is_without_space = False
 
     def flush(self) -> bool:
         return True

@@ -158,7 +158,7 @@ class Keeper:
     @property
     def is_stuck(self) -> bool:
         """Whether a checkpoint waits for a segment that lacks space."""
-        return bool(self.shared.without_space)
+        return self.shared.is_without_space
 
     def next_offset(self, group: int) -> int:
         """Give the next offset that a partition gives out."""

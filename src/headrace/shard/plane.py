@@ -117,7 +117,8 @@ class Plane:
         self._given = given
         self._prng = prng = Prng(config.seed)
         self._incarnation = prng.fork("incarnation").u64() | 1
-        self._shared = Shared(self.probes, self.store.has_room, opened.life, self.store.room_code)
+        self._outside = outside or Nothing()
+        self._shared = Shared(self.probes, self.store.has_room, opened.life, self._room_code)
         self.groups: dict[int, Replica] = {}
         self.touched: dict[int, None] = {}  # groups that did something since this was cleared
         self.piece_reads: list[tuple[Replica, ReadPiece]] = []  # for the owner to carry out
@@ -126,7 +127,7 @@ class Plane:
         self._dormant = {each.state.group: each for each in opened.groups}
         self._ceilings = Ceilings(opened.ceilings, config.offsets_reserved)
         self._checkpoints = Checkpoints(
-            self.store, self.groups, self._dormant, outside or Nothing(), self._new_read_token
+            self.store, self.groups, self._dormant, self._outside, self._new_read_token
         )
         self._has_begun = False
         self._timers = Timers()
@@ -168,6 +169,21 @@ class Plane:
             SendFrame: self._send,
             SendReply: self._send,
         }
+
+    @property
+    def is_without_space(self) -> bool:
+        """Whether the checkpoint that would make room waits for space on the disk, or the journal.
+
+        What finds no room then is refused at once (O2.3); otherwise it waits for the checkpoint.
+        """
+        return self.store.is_without_space or self._outside.is_without_space
+
+    def _room_code(self, body_bytes: int) -> Code | None:
+        """Say why there is no room for an op; nothing if a checkpoint will make some."""
+        code = self.store.room_code(body_bytes)
+        if code is None and self.is_without_space:
+            return Code.CANNOT_APPEND_MESSAGE
+        return code
 
     # Groups.
 

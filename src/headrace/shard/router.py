@@ -130,7 +130,9 @@ class Router:
         if local.fence is not None:
             raise RefusedError(Code.CANNOT_APPEND_MESSAGE, why=local.fence)
         if local.lost_until and local.is_short:
-            raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED, why="a lost range comes first (FM-7)")
+            is_full = desk.data_plane.is_without_space
+            code = Code.CANNOT_APPEND_MESSAGE if is_full else Code.TRANSIENT_NOT_ACCEPTED
+            raise RefusedError(code, why="a lost range comes first (FM-7)")
         desk.answers.expect(connection, header, desk.now)
         desk.data_plane.put_request(local.replica, header, memoryview(frame)[start:])
 

@@ -51,6 +51,7 @@ class _Order(msgspec.Struct):
     synced_wanted: int = 0  # once the live entries are queued
     freed_count: int = 0
     retry_at: int = 0  # when there was no space
+    is_starved: bool = False  # there was none when it was tried last
 
 
 class Checkpointer:
@@ -89,7 +90,7 @@ class Checkpointer:
     @property
     def is_without_space(self) -> bool:
         """Whether a checkpoint waits for space to be written."""
-        return self._current is not None and self._current.retry_at > 0
+        return self._current is not None and self._current.is_starved
 
     def wants(self) -> bool:
         """Whether the journal is three quarters full, or refused an op, or is damaged."""
@@ -123,6 +124,7 @@ class Checkpointer:
             self._start(order)
         elif self._current.retry_at:
             self._outbox.probes.hit("checkpoint: a newer one replaces one without space")
+            order.is_starved = True  # It has not been tried, but the other one was.
             self._current = None
             self._start(order)
         else:
@@ -138,7 +140,9 @@ class Checkpointer:
         if not is_done:
             self._outbox.probes.hit("checkpoint: no space")
             order.retry_at = self._now + RETRY_TICKS
+            order.is_starved = True
             return
+        order.is_starved = False
         entries = self._choose_files(order)
         if entries or self._journal.synced < order.covered or not order.covered:
             self._journal.is_urgent = True

@@ -347,7 +347,7 @@ class Store:
         """Say why there is no room for an op; nothing if a checkpoint will make some."""
         if not self._journal.holds(body_bytes):
             return Code.TOO_BIG_MESSAGE_PAYLOAD
-        return Code.CANNOT_APPEND_MESSAGE if self._journal.is_starved else None
+        return Code.CANNOT_APPEND_MESSAGE if self.is_without_space else None
 
     def step(self, event: DiskEvent) -> None:
         """Take one event of the disk."""
