@@ -24,6 +24,7 @@ def _kind(everywhere: str, stream: str = "", topic: str = "") -> Kind:
 
 KINDS: Mapping[str, Kind] = {
     "look at the server": _kind("manage_servers read_servers"),
+    "manage the server": _kind("manage_servers"),
     "look at users": _kind("manage_users read_users"),
     "change users": _kind("manage_users"),
     "look at all streams": _kind("manage_streams read_streams"),
@@ -69,6 +70,7 @@ WHAT: Mapping[str, str] = {
     "delete personal access token": OWN,
     "get stats": "look at the server",
     "get node counters": "look at the server",
+    "accept time": "manage the server",
     "get snapshot file": "look at the server",
     "get client": "look at the server",
     "get clients": "look at the server",

@@ -5,6 +5,7 @@ from typing import Any, TypeAlias
 
 from headrace.wire.commands import (
     clients,
+    clock,
     counters,
     groups,
     messages,
@@ -60,6 +61,7 @@ REQUESTS: Mapping[int, Make] = {
     system.GET_CLUSTER_METADATA.code: _nothing,
     system.DESCRIBE_OPTIONS.code: lambda _: system.DescribeOptions(OptionsScope.TOPIC),
     counters.GET_COUNTERS.code: _nothing,
+    clock.ACCEPT_TIME.code: _nothing,
     clients.GET_ME.code: _nothing,
     clients.GET_CLIENT.code: lambda _: clients.GetClient(1),
     clients.GET_CLIENTS.code: _nothing,

@@ -192,6 +192,7 @@ class Whole:
         self.segments = FakeFiles()
         self.boot_identity = 1
         self.now = 0
+        self.clock_ahead = 0  # microseconds that the wall clock is ahead of the true time
         self.closed: list[tuple[int, str]] = []
         self.audited: list[Audit] = []
         self.trusted: dict[int, bool] = {}
@@ -273,7 +274,12 @@ class Whole:
         """Let time pass."""
         for _ in range(count):
             self.now += 1
-            self.step(Ticked(self.now, START + self.now * 10_000))
+            self.step(Ticked(self.now, self.clock))
+
+    @property
+    def clock(self) -> int:
+        """What the wall clock of the node says."""
+        return START + self.now * 10_000 + self.clock_ahead
 
     def step(self, event: ShardEvent) -> None:
         self._run([event], [])

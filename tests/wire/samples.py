@@ -5,6 +5,7 @@ from typing import Any
 from headrace.wire.codec import Codec
 from headrace.wire.commands import (
     clients,
+    clock,
     counters,
     groups,
     internal,
@@ -238,12 +239,14 @@ SAMPLES: dict[int, tuple[Any, Any]] = {
         None,
         counters.NodeCounters("dev", (counters.Counter("frame.refused", 1 << 40),)),
     ),
+    90_007: (None, clock.AcceptedTime(before=1_700_000_000_000_000, after=2_000_000_000_000_000)),
 }
 
 ASSIGNMENTS = (internal.PartitionAssignment(0, 1), internal.PartitionAssignment(1, 2))
 
 # Bodies that only servers write.
 INTERNAL_SAMPLES: list[tuple[Codec[Any], Any]] = [
+    (internal.ACCEPT_TIME, internal.AcceptTime(1_700_000_000_000_000, 2_000_000_000_000_000)),
     (
         internal.CREATE_TOPIC_WITH_ASSIGNMENTS,
         internal.CreateTopicWithAssignments(SAMPLES[302][0], OPTIONS, ASSIGNMENTS),

@@ -78,12 +78,12 @@ def test_who_orders_which_operations() -> None:
     """Segments are deleted by their partition, though the number lies among those of metadata."""
     assert [int(each) for each in Operation if is_partition(each)] == [138, 160, 161, 162]
     ordered = [int(each) for each in Operation if is_metadata(each)]
-    assert ordered == [*range(64, 69), *range(128, 138), *range(139, 150)]
+    assert ordered == [*range(64, 69), *range(128, 138), *range(139, 150), 230, 231]
 
 
 def test_which_operations_are_result_framed() -> None:
     framed = [int(operation) for operation in Operation if is_result_framed(operation)]
-    assert framed == [1, *range(64, 69), *range(128, 138), *range(139, 150), 161, 162]
+    assert framed == [1, *range(64, 69), *range(128, 138), *range(139, 150), 161, 162, 230, 231]
 
 
 @pytest.mark.parametrize("operation", [0, 2, 3, 138, 160])

@@ -140,7 +140,7 @@ def test_a_stamped_body_must_match() -> None:
 
 def test_which_operations_are_stamped() -> None:
     stamped = [int(operation) for operation in Operation if is_stamped(operation)]
-    assert stamped == [1, 3, *range(128, 150)]
+    assert stamped == [1, 3, *range(128, 150), 231]
 
 
 def test_a_frame_of_another_kind_is_no_request() -> None:

@@ -166,6 +166,7 @@ class AsyncClient(Face, EndsAsync):
     ping = awaiting(system.ping)
     get_stats = awaiting(system.get_stats)
     get_counters = awaiting(system.get_counters)
+    accept_time = awaiting(system.accept_time)
     get_snapshot = awaiting(system.get_snapshot)
     get_cluster = awaiting(system.get_cluster)
     describe_options = awaiting(system.describe_options)

@@ -144,6 +144,7 @@ class Client(Face, Ends):
     ping = blocking(system.ping)
     get_stats = blocking(system.get_stats)
     get_counters = blocking(system.get_counters)
+    accept_time = blocking(system.accept_time)
     get_snapshot = blocking(system.get_snapshot)
     get_cluster = blocking(system.get_cluster)
     describe_options = blocking(system.describe_options)

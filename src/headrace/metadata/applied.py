@@ -28,7 +28,7 @@ OF_REMOVALS = (
     Operation.DELETE_PARTITIONS,
     Operation.DELETE_CONSUMER_GROUP,
 )
-NOTED = (*OF_USERS, *OF_REMOVALS)
+NOTED = (*OF_USERS, *OF_REMOVALS, Operation.ACCEPT_TIME)
 
 
 class Applied(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 from headrace.metadata import (
+    clock_changes,
     group_changes,
     stream_changes,
     token_changes,
@@ -16,8 +17,8 @@ from headrace.metadata import (
 from headrace.metadata.access import NOWHERE, Scope, check_access, check_session
 from headrace.metadata.state import State
 from headrace.ports.network import Buffer
-from headrace.wire.codec import Codec, decode
-from headrace.wire.commands import groups, internal, streams, tokens, topics, users
+from headrace.wire.codec import NOTHING, Codec, decode
+from headrace.wire.commands import clock, groups, internal, streams, tokens, topics, users
 from headrace.wire.errors import CorruptError, DecodeError
 from headrace.wire.identifiers import Identifier
 from headrace.wire.numbers import Operation
@@ -228,4 +229,8 @@ CHANGES: dict[int, Change] = {
         token_changes.delete_token,
         command=tokens.DELETE_TOKEN.code,
     ),
+    Operation.ACCEPT_TIME: _Change(
+        internal.ACCEPT_TIME, clock_changes.accept_time, command=clock.ACCEPT_TIME.code
+    ),
+    Operation.NOTE_TIME: _Change(NOTHING, clock_changes.note_time, command=None),
 }

@@ -157,4 +157,5 @@ _DESCRIPTIONS: Mapping[Operation, tuple[Codec[Any], Callable[[Any], str]]] = {
         groups.DELETE_GROUP.request,
         lambda r: f"{_in_topic(r)} {_named('group', r.group)}",
     ),
+    Operation.ACCEPT_TIME: (internal.ACCEPT_TIME, lambda r: f"from {r.before} to {r.clock}"),
 }

@@ -36,4 +36,6 @@ def _gauges(desk: Desk, keeper: Keeper) -> tuple[tuple[str, int], ...]:
         ("partitions.fenced_now", sum(each.fence is not None for each in machines)),
         ("memory.tail_bytes", keeper.shared.tail_bytes),
         ("metadata.commit", desk.commit),
+        ("time.clock", desk.time.clock),
+        ("time.believed", desk.time.now),
     )

@@ -9,6 +9,7 @@ from headrace.metadata.target import PartitionTarget
 from headrace.ports.machine import StateMachine
 from headrace.ports.probes import Probes
 from headrace.shard.answers import Answers
+from headrace.shard.believed_time import BelievedTime
 from headrace.shard.connections import Connections
 from headrace.shard.lockout import Lockout
 from headrace.shard.plane import Plane
@@ -73,7 +74,7 @@ class Desk:
         self.lockout = Lockout(settings.lockout)
         self.cluster = ClusterMetadata("", ())  # what clients are told; the addresses come late
         self.now = 0  # in ticks
-        self.wall = 0  # in microseconds
+        self.time = BelievedTime(settings.clock_tolerance)
         self._token = 0
 
     @property
@@ -120,7 +121,7 @@ class Desk:
     @property
     def committed_time(self) -> int:
         """Give the time by which tokens expire, in microseconds: a clock set back revives none."""
-        return max(self.wall, self.state.timestamp)
+        return max(self.time.now, self.state.timestamp)
 
     def next_token(self) -> int:
         """Give a number for something that will be answered later."""

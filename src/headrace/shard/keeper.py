@@ -44,9 +44,6 @@ from headrace.wire.commands.internal import (
 from headrace.wire.errors import Code, RefusedError
 from headrace.wire.numbers import Operation
 
-# A clock that ran ahead of the ticks by more than this is not believed when data would go (CK1).
-_CLOCK_LEAD_MAX = 3600 * 1_000_000
-_TICK_MICROS = 10_000
 _PROPOSE_AGAIN_TICKS = 100
 
 
@@ -122,7 +119,6 @@ class Keeper:
         self._removals: list[tuple[int, RemovePartition]] = []  # when their sequence is synced
         self._pieces = _PieceReader(desk, self.shared)
         self._polled: list[tuple[int, int, Polled | RefusedError]] = []
-        self._clock_start: tuple[int, int] | None = None
         self._removed: list[int] = []
         self._fenced: dict[int, None] = {}
         self.findings: list[Finding] = []
@@ -130,7 +126,7 @@ class Keeper:
         self._unsettled: dict[int, Local] = {}  # until the log says what went with the power
         self._orphans = Orphans(desk, self.shared)
         self._clearing = Clearing(desk, self.shared)
-        self.retention = Retention(desk, self.locals, self._believed_time)
+        self.retention = Retention(desk, self.locals)
 
     def find(self, namespace: GroupId) -> Local:
         """Give a partition that metadata knows.
@@ -498,15 +494,6 @@ class Keeper:
     def tick(self) -> None:
         """Do what waits for time."""
         desk = self._desk
-        if self._clock_start is None:
-            self._clock_start = (desk.now, desk.wall)
         self.shared.tick(desk.now)
         self._clearing.tick()
         self.retention.tick()
-
-    def _believed_time(self) -> int:
-        """Give the wall clock, but not further ahead than the ticks since the start allow (CK1)."""
-        assert self._clock_start is not None
-        ticks, wall = self._clock_start
-        passed = (self._desk.now - ticks) * _TICK_MICROS
-        return min(self._desk.wall, wall + passed + _CLOCK_LEAD_MAX)

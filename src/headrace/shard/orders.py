@@ -33,9 +33,10 @@ from headrace.shard.plane import Plane
 from headrace.shard.tokens import hash_token
 from headrace.vsr.replica import Replica
 from headrace.wire.codec import encode
-from headrace.wire.commands import groups, messages, streams, tokens, topics, users
+from headrace.wire.commands import clock, groups, messages, streams, tokens, topics, users
 from headrace.wire.commands.command import Command
 from headrace.wire.commands.internal import (
+    ACCEPT_TIME,
     CREATE_TOKEN_HASHED,
     CREATE_TOPIC_WITH_ASSIGNMENTS,
     JOIN_GROUP_AS,
@@ -43,6 +44,7 @@ from headrace.wire.commands.internal import (
     OFFSET_KEY,
     OFFSET_MARK,
     TRIM_UP_TO,
+    AcceptTime,
     CreateTokenHashed,
     JoinGroupAs,
     LeaveGroupAs,
@@ -91,6 +93,7 @@ class Orders:
             users.UPDATE_USER.code: self._without_options,
             users.CHANGE_PASSWORD.code: self._change_password,
             tokens.CREATE_TOKEN.code: self._create_token,
+            clock.ACCEPT_TIME.code: self._accept_time,
             messages.STORE_OFFSET.code: self._store_offset,
             messages.DELETE_OFFSET.code: self._delete_offset,
         }
@@ -162,6 +165,13 @@ class Orders:
         self, connection: Connection, header: RequestHeader, request: object, body: memoryview
     ) -> None:
         self._submit(connection, header, body)
+
+    def _accept_time(
+        self, connection: Connection, header: RequestHeader, request: None, body: memoryview
+    ) -> None:
+        time = self._desk.time
+        accepted = AcceptTime(before=time.now, clock=max(time.now, time.clock))
+        self._submit(connection, header, encode(ACCEPT_TIME, accepted))
 
     # Streams, topics, groups.
 

@@ -133,7 +133,7 @@ class Reads:
             memory_usage=facts.memory_usage,
             total_memory=facts.total_memory,
             available_memory=facts.available_memory,
-            run_time=max(0, desk.wall - facts.start_time),
+            run_time=max(0, desk.time.clock - facts.start_time),
             start_time=facts.start_time,
             read_bytes=facts.read_bytes,
             written_bytes=facts.written_bytes,

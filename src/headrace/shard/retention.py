@@ -8,7 +8,7 @@ once in an interval, at the primary: limits of the topic -> segments beyond them
 Flow: apply.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Protocol
 
@@ -39,14 +39,11 @@ class Here(Protocol):
 
 
 class Retention:
-    """The retention of all partitions of a shard; `believed_time` is in microseconds."""
+    """The retention of all partitions of a shard."""
 
-    def __init__(
-        self, desk: Desk, partitions: Mapping[int, Here], believed_time: Callable[[], int]
-    ) -> None:
+    def __init__(self, desk: Desk, partitions: Mapping[int, Here]) -> None:
         self._desk = desk
         self._partitions = partitions
-        self._believed_time = believed_time
         self._due = desk.settings.retention_ticks
         self._holders = Holders(desk.settings.consumers_idle_ticks)
         self._held = Held(desk.settings.consumers_idle_ticks)
@@ -74,7 +71,7 @@ class Retention:
 
     def _retain(self) -> None:
         """Propose to drop what is too old or too much, where there is such (PT-28)."""
-        now = self._believed_time()
+        now = self._desk.time.for_removal
         for local in self._partitions.values():
             limits = _limits(local.target, now)
             if limits is None:

@@ -42,5 +42,6 @@ class ShardSettings(msgspec.Struct, frozen=True, kw_only=True):
     is_waiting_for_consumers: bool = True
     consumers_idle_ticks: int = 7 * 24 * 3600 * 100
     stale_ticks: int = 3600
+    clock_tolerance: int = 300_000_000  # microseconds; a clock that is further off is not believed
     lockout: LockoutSettings = LockoutSettings()
     disk_polls_max: int = 256

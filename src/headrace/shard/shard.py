@@ -57,6 +57,7 @@ from headrace.shard.reads import Reads
 from headrace.shard.revocation import Revocation
 from headrace.shard.router import Router
 from headrace.shard.settings import ShardSettings
+from headrace.shard.timekeeper import Timekeeper
 from headrace.storage.store import Opened
 from headrace.vsr.events import OwnOp
 from headrace.wire.commands.users import CREATE_USER, CreateUser
@@ -109,6 +110,7 @@ class Shard:
         self._polls = Polls(desk, self.keeper)
         self._orders = Orders(desk, self.keeper)
         self._reads = Reads(desk, self.keeper, self._polls)
+        self._timekeeper = Timekeeper(desk)
         self._router = Router(desk, self.keeper, self._logins, self._orders, self._reads, auditor)
         self._purges = Purges(desk, self.keeper)
         self._sweep_due = 0
@@ -216,10 +218,14 @@ class Shard:
         self._make_root()
 
     def _make_root(self) -> None:
-        """Propose the root user as the first op of an empty log (O3.7)."""
+        """Propose the root user as the first op of an empty log (O3.7).
+
+        Not before the time is known: all stamps are held against the first one.
+        """
         desk = self._desk
         replica = desk.metadata_replica
-        if len(desk.state.users) or not desk.is_serving or replica.op > 0:
+        is_too_early = not desk.is_serving or not desk.time.clock
+        if is_too_early or len(desk.state.users) or replica.op > 0:
             return
         assert desk.settings.root_password_hash, "asked for when there is no user yet"
         root = CreateUser(
@@ -278,9 +284,7 @@ class Shard:
 
     def _on_requests(self, event: RequestsArrived) -> None:
         if event.wall:
-            self._desk.wall = event.wall
-            for plane in self._planes:
-                plane.set_wall(event.wall)
+            self._timekeeper.look(event.wall)
         get = self._desk.connections.get
         route = self._router.route
         for number, frame in event.frames:
@@ -335,11 +339,10 @@ class Shard:
         self._reads.facts = event.facts
 
     def _on_ticked(self, event: Ticked) -> None:
-        desk = self._desk
-        desk.now, desk.wall = event.now, event.wall
+        told = self._timekeeper.tick(event)
         for plane in self._planes:
-            plane.take(event)
-        desk.answers.expire(desk.now, self._withdraw)
+            plane.take(told)
+        self._desk.answers.expire(event.now, self._withdraw)
         self.keeper.tick()
         self._regulate()
         if event.now >= self._sweep_due:
@@ -354,6 +357,8 @@ class Shard:
         self._revocation.end_expired()
         if self._has_begun:
             self._make_root()
+            if not self.is_without_space:
+                self._timekeeper.note()
         self._evict_stale()
 
     def _withdraw(self, client: int, request: int) -> bool:

@@ -88,9 +88,12 @@ class Operation(IntEnum):
     RETAIN = 227  # drops sealed segments that are too old or too many
     LOST_RANGE = 228  # offsets that a power cut may have taken, and that are never given again
     FORGET_GROUP_OFFSETS = 229  # of a consumer group that was deleted
+    NOTE_TIME = 230  # says by its stamp alone what time it is
+    # Ours, and a client's to ask for.
+    ACCEPT_TIME = 231  # from now on what the clock says is the time
 
 
-# Operations and command codes of our own lie in these ranges (O8); no client may send one yet.
+# Operations and command codes of our own lie in these ranges (O8).
 OWN_OPERATIONS = range(224, 240)
 OWN_CODE_MIN = 90_001
 
@@ -98,6 +101,8 @@ _OPERATIONS = {int(operation): operation for operation in Operation}
 _INTERNAL = range(64, 69)
 _METADATA = range(128, 150)
 _PARTITION = range(160, 163)
+_OWN_METADATA = (Operation.NOTE_TIME, Operation.ACCEPT_TIME)
+_OWN_OF_CLIENTS = (Operation.ACCEPT_TIME,)
 
 
 def find_operation(number: int) -> Operation | None:
@@ -110,9 +115,16 @@ def is_internal(operation: Operation) -> bool:
     return operation in _INTERNAL
 
 
+def is_unavailable(number: int) -> bool:
+    """Whether a number is one of ours, and none that this server takes from a client (O8)."""
+    return number in OWN_OPERATIONS and number not in _OWN_OF_CLIENTS
+
+
 def is_metadata(operation: Operation) -> bool:
     """Whether the metadata group orders it."""
-    return (operation in _METADATA or operation in _INTERNAL) and not is_partition(operation)
+    if is_partition(operation):
+        return False
+    return operation in _METADATA or operation in _INTERNAL or operation in _OWN_METADATA
 
 
 def is_partition(operation: Operation) -> bool:
@@ -122,7 +134,11 @@ def is_partition(operation: Operation) -> bool:
 
 def is_stamped(operation: Operation) -> bool:
     """Whether a client's request carries the checksum of its body."""
-    return operation in (Operation.REGISTER, Operation.LOGOUT) or operation in _METADATA
+    return (
+        operation in (Operation.REGISTER, Operation.LOGOUT)
+        or operation in _METADATA
+        or operation in _OWN_OF_CLIENTS
+    )
 
 
 def is_result_framed(operation: Operation) -> bool:

@@ -12,12 +12,12 @@ from headrace.wire.errors import Code, RefusedError, RemoteError
 from headrace.wire.evictions import EvictedError, EvictionReason
 from headrace.wire.layout import Header, Layout
 from headrace.wire.numbers import (
-    OWN_OPERATIONS,
     FrameKind,
     Operation,
     find_operation,
     is_internal,
     is_stamped,
+    is_unavailable,
 )
 
 
@@ -90,7 +90,7 @@ def check_request(header: RequestHeader) -> Operation:
     """
     if header.client == 0:
         raise RemoteError("request without a client id")
-    if header.operation in OWN_OPERATIONS:
+    if is_unavailable(header.operation):
         raise RefusedError(Code.FEATURE_UNAVAILABLE, operation=header.operation)
     operation = find_operation(header.operation)
     if operation is None or operation == Operation.RESERVED or is_internal(operation):

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from headrace.client.call import Call, make_call, make_get
 from headrace.wire.commands import clients, system
 from headrace.wire.commands.clients import Client, ClientDetails
+from headrace.wire.commands.clock import ACCEPT_TIME, AcceptedTime
 from headrace.wire.commands.counters import GET_COUNTERS, NodeCounters
 from headrace.wire.commands.system import ClusterMetadata, OptionSpec, Stats
 from headrace.wire.errors import Code
@@ -35,6 +36,18 @@ def get_counters() -> Call[NodeCounters]:
     'dev'
     """
     return make_call(GET_COUNTERS, None)
+
+
+def accept_time() -> Call[AcceptedTime]:
+    """Have what the clock of the node says be its time, after a leap that is right.
+
+    What has expired by then goes. Headrace alone knows this command.
+
+    >>> accepted = client.accept_time()
+    >>> accepted.after >= accepted.before
+    True
+    """
+    return make_call(ACCEPT_TIME, None)
 
 
 def get_snapshot(

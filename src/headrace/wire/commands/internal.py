@@ -158,6 +158,13 @@ class LostRange(msgspec.Struct, frozen=True):
     end: int
 
 
+class AcceptTime(msgspec.Struct, frozen=True):
+    """What the primary went by, and what its clock says: the time from now on."""
+
+    before: int
+    clock: int
+
+
 class ForgetGroupOffsets(msgspec.Struct, frozen=True):
     """Removes the offsets of consumer groups that are gone."""
 
@@ -220,6 +227,7 @@ PURGE_PARTITION = Record(PurgePartition, generation=U64)
 RETAIN = Record(Retain, stamp_max=U64, bytes_max=U64, keep_from=Maybe(U64))
 LOST_RANGE = Record(LostRange, first=U64, end=U64)
 FORGET_GROUP_OFFSETS = Record(ForgetGroupOffsets, group_ids=Counted(U32, U32))
+ACCEPT_TIME = Record(AcceptTime, before=U64, clock=U64)
 CREATE_TOKEN_HASHED = Record(
     CreateTokenHashed, user_id=U32, name=NAME, expiry=U64, token_hash=_TokenHash()
 )

@@ -13,6 +13,7 @@ import msgspec
 
 from headrace.wire.commands import (
     clients,
+    clock,
     counters,
     groups,
     messages,
@@ -49,6 +50,7 @@ class Rule(msgspec.Struct, frozen=True):
 _OPEN = Rule(Resource.OPEN)
 _OWN = Rule(Resource.OWN)
 _READ_SERVERS = Rule(Resource.SERVER, ("manage_servers", "read_servers"))
+_MANAGE_SERVERS = Rule(Resource.SERVER, ("manage_servers",))
 _READ_USERS = Rule(Resource.SERVER, ("manage_users", "read_users"))
 _CREATE_USER = Rule(Resource.SERVER, ("manage_users",))
 _READ_USER = Rule(Resource.USER, ("manage_users", "read_users"))
@@ -95,6 +97,7 @@ RULES: dict[int, Rule] = {
     system.GET_STATS.code: _READ_SERVERS,
     system.GET_SNAPSHOT.code: _READ_SERVERS,
     counters.GET_COUNTERS.code: _READ_SERVERS,
+    clock.ACCEPT_TIME.code: _MANAGE_SERVERS,
     system.GET_CLUSTER_METADATA.code: _OWN,
     system.DESCRIBE_OPTIONS.code: _OWN,
     clients.GET_ME.code: _OWN,

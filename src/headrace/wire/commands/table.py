@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from headrace.wire.commands import (
     clients,
+    clock,
     counters,
     groups,
     messages,
@@ -39,6 +40,7 @@ _ALL: tuple[AnyCommand, ...] = (
     *groups.COMMANDS,
     *segments.COMMANDS,
     *counters.COMMANDS,
+    *clock.COMMANDS,
 )
 COMMANDS: dict[int, AnyCommand] = {command.code: command for command in _ALL}
 assert len(COMMANDS) == len(_ALL)

@@ -1,0 +1,53 @@
+"""Tells a shard the time, and has the log remember it.
+
+An idle log says nothing of the time, and a start would have nothing to hold the clock against. So
+whoever leads the metadata notes the time now and then: an op whose stamp is all that it says.
+
+Flow: replicate.
+"""
+
+from headrace.base.ids import METADATA_GROUP
+from headrace.ports.network import Ticked
+from headrace.shard.desk import Desk
+from headrace.vsr.events import OwnOp
+from headrace.wire.numbers import Operation
+
+_NOTES_PER_TOLERANCE = 5  # A node that is down for less than the other four needs nobody.
+
+
+class Timekeeper:
+    """The only one who hears the wall clock; what others are told is believed."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._time = desk.time
+        self._note_age = desk.settings.clock_tolerance // _NOTES_PER_TOLERANCE
+
+    def tick(self, event: Ticked) -> Ticked:
+        """Let time pass; give the event as others may see it."""
+        self._time.learn(self._newest_stamp)
+        self._time.tick(event.now, event.wall)
+        self._desk.now = event.now
+        self._tell()
+        return Ticked(event.now, self._time.now)
+
+    def look(self, wall: int) -> None:
+        """Take what the clock says between two ticks."""
+        self._time.look(wall)
+        self._tell()
+
+    def note(self) -> None:
+        """Have the log remember the time, unless it does."""
+        desk = self._desk
+        if desk.is_serving and self._time.now - self._newest_stamp > self._note_age:
+            desk.probes.hit("time.noted")
+            desk.metadata_plane.propose(METADATA_GROUP, OwnOp(Operation.NOTE_TIME, b""))
+
+    @property
+    def _newest_stamp(self) -> int:
+        desk = self._desk
+        return max(desk.metadata_replica.timestamp, desk.state.timestamp)
+
+    def _tell(self) -> None:
+        for plane in (self._desk.metadata_plane, self._desk.data_plane):
+            plane.set_wall(self._time.now)
