@@ -253,6 +253,14 @@ LEAVES = {
         Exit.USAGE,
         f"delete 2 partitions of shop/orders with 3 messages: {NEEDS_YES}",
     ),
+    "node accept-time": Leaf(
+        "",
+        ("The clock is not ahead of what the node goes by: there is nothing to accept.",),
+        {"before_at": ..., "after_at": ...},
+        "--username ada --password secret-of-ada",
+        Exit.AUTH,
+        "it needs manage_servers or read_servers everywhere",
+    ),
     "segment delete": Leaf(
         "shop/orders 0 1 --yes",
         ("Deleted up to 1 segment of shop/orders, partition 0.",),

@@ -119,6 +119,9 @@ def test_the_rest_is_one_line_each() -> None:
         lines.stopping_line("SIGTERM"),
         lines.full_line(config.server.data_dir),
         lines.space_line(),
+        lines.leap_line(believed=0, clock=1 << 63),
+        lines.leap_line(believed=1 << 50, clock=0),
+        lines.clock_line(0),
         lines.stopped_line(config),
     ):
         assert line.isprintable()

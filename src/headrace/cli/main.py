@@ -19,6 +19,7 @@ SECTIONS = {
             "headrace.cli.node:dev", "Start a node to try things out: loopback, user iggy/iggy."
         ),
         "serve": Entry("headrace.cli.node:serve", "Start a node."),
+        "node": Entry("headrace.cli.running_node:node", "What an operator does on a running node."),
         "config": Entry("headrace.cli.config:config", "Show and check the configuration."),
         "doctor": Entry("headrace.cli.doctor:doctor", "Check a data folder while no node runs."),
     },

@@ -25,7 +25,8 @@ def stats(client: Client) -> Record:
     """Show a node in numbers: its machine, what it holds, and every counter.
 
     A counter is there once it has counted. Most count since the node started; those of `memory`,
-    and those that end in `open`, `waiting` and `now`, say how much there is.
+    and those that end in `open`, `waiting` and `now`, say how much there is. Those of `time` are
+    what the node goes by and what its clock says, in microseconds since 1970.
 
     Example: headrace stats -o json
     """

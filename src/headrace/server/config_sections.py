@@ -285,6 +285,19 @@ class RetentionSection(msgspec.Struct, frozen=True, kw_only=True):
     ] = Micros(7 * DAY)
 
 
+class ClockSection(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the clock of the machine is trusted."""
+
+    tolerance: Annotated[
+        Micros,
+        Setting(
+            duration(SECOND, _EXPIRY_MAX, step=SECOND),
+            "a clock that leaps by more, or a longer downtime, waits for `node accept-time`",
+            dev=30 * DAY,
+        ),
+    ] = Micros(5 * MINUTE)
+
+
 class ConsumersSection(msgspec.Struct, frozen=True, kw_only=True):
     """The stored offsets of consumers."""
 
@@ -421,6 +434,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     segments: SegmentsSection = SegmentsSection()
     topics: TopicsSection = TopicsSection()
     retention: RetentionSection = RetentionSection()
+    clock: ClockSection = ClockSection()
     consumers: ConsumersSection = ConsumersSection()
     sessions: SessionsSection = SessionsSection()
     security: SecuritySection = SecuritySection()

@@ -1,6 +1,7 @@
 """The sentences that a node says to the person who starts it. Pure: facts in, one line out."""
 
 import errno
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -134,6 +135,32 @@ def full_line(folder: Path) -> str:
 def space_line() -> str:
     """Say that nothing waits for space any more."""
     return "there is space again"
+
+
+def leap_line(*, believed: int, clock: int) -> str:
+    """Say that the clock is not believed, what that means, and what to do."""
+    if clock < believed:
+        return (
+            f"the clock says {_time(clock)}, behind {_time(believed)}, which this node goes by: "
+            "stamps go on from there, and nothing expires before the clock has come there"
+        )
+    return (
+        f"the clock says {_time(clock)}, ahead of {_time(believed)}, which this node goes by: it "
+        "leapt, or the node was down; nothing expires by it. If the clock is right, run: headrace "
+        "node accept-time"
+    )
+
+
+def clock_line(now: int) -> str:
+    """Say that the node goes by the clock again."""
+    return f"the node goes by its clock again: {_time(now)}"
+
+
+def _time(micros: int) -> str:
+    try:
+        return datetime.fromtimestamp(micros // 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OverflowError, ValueError, OSError):
+        return f"{micros} us"  # beyond what a calendar here knows
 
 
 def stopped_line(config: ServerConfig) -> str:

@@ -163,6 +163,7 @@ class Node:
         self._sampler = HostSampler(folder)
         self._http = HttpPing()
         self._full_at: float | None = None  # when something last waited for space
+        self._is_leap_told = False
         self.tcp = TcpListener(_tcp_limits(config), self.pump)
         self._carry_out_on = [disk.submit for disk in self._disks]
 
@@ -299,6 +300,7 @@ class Node:
                 level = logging.WARNING if finding.kind in _NOTICES else logging.ERROR
                 _log.log(level, "%s: %s: %s", finding.kind, finding.file, finding.text)
             self._tell_space()
+            self._tell_clock()
             facts = msgspec.structs.replace(self._sampler.sample(), counters=self._counters())
             self.pump.tell(HostSampled(facts))
             await asyncio.sleep(_SAMPLE_SECONDS)
@@ -313,6 +315,16 @@ class Node:
         elif self._full_at is not None and now - self._full_at > _SPACE_SECONDS:
             self._full_at = None
             _log.warning("%s", lines.space_line())
+
+    def _tell_clock(self) -> None:
+        """Say once that the clock is not believed, and once that it is again (CK1)."""
+        time = self.shard.desk.time
+        if self.shard.is_ready and bool(time.lead) != self._is_leap_told:
+            self._is_leap_told = bool(time.lead)
+            if time.lead:
+                _log.error("%s", lines.leap_line(believed=time.now, clock=time.clock))
+            else:
+                _log.warning("%s", lines.clock_line(time.now))
 
     def _counters(self) -> tuple[tuple[str, int], ...]:
         """Give what only the real world counts: the shard shows it beside its own."""
@@ -468,6 +480,7 @@ def _settings(
         retention_ticks=_ticks(config.retention.interval),
         is_waiting_for_consumers=config.retention.consumers == RESPECT_CONSUMERS,
         consumers_idle_ticks=_ticks(config.retention.consumers_idle),
+        clock_tolerance=config.clock.tolerance,
         lockout=LockoutSettings(
             config.security.lockout_failures, _ticks(config.security.lockout_pause_max)
         ),
