@@ -237,8 +237,10 @@ class FileWork:
         began = time.perf_counter()
         deadline = began + limits.seconds
         left = max(limits.sent_bytes // len(batch), 1)
-        while waiting or (left > 0 and time.perf_counter() < deadline):
-            count = min(turn, room, left if time.perf_counter() < deadline else 0)
+        # At least one append, however short the lap is.
+        while waiting or not done or (left > 0 and time.perf_counter() < deadline):
+            is_over = done and time.perf_counter() >= deadline
+            count = min(turn, room, 0 if is_over else left)
             if count and self._has_room():
                 appended = time.perf_counter()
                 position = self._ring.append(batch, count, is_durable=is_durable)

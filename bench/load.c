@@ -375,7 +375,8 @@ static void run_requests(struct connection *connections)
         fail("no memory for %zu connections", plan.connections);
     for (size_t index = 0; index < plan.connections; index++)
         wanted[index].revents = POLLOUT;
-    while (!is_done(connections)) {
+    /* First send, then look at the clock: a lap has a request however short it is. */
+    do {
         int is_blocked = 0;
         for (size_t index = 0; index < plan.connections; index++) {
             struct connection *connection = &connections[index];
@@ -394,7 +395,7 @@ static void run_requests(struct connection *connections)
         } else if (!is_done(connections)) {
             wait_for_any(connections, wanted);
         }
-    }
+    } while (!is_done(connections));
     free(wanted);
 }
 

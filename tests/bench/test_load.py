@@ -104,6 +104,19 @@ def test_a_lap_ends_in_time(generator: Generator, start: Start) -> None:
     assert lap.requests > 1
 
 
+def test_a_lap_whose_time_is_over_at_once_sends_something(
+    generator: Generator, start: Start, tmp_path: Path
+) -> None:
+    frame = make_send(TOPIC, Shape(1, 100))
+    lap = generator.echo(start("echo"), frame, Traffic(2, 1), Limits(0))
+    assert lap.requests >= 1
+    batch = make_batch(Shape(1, 100))
+    with FileWork(tmp_path / "files") as work:
+        for durability in CLASSES:
+            done = work.run(batch, Limits(0), in_flight=4, turn=2, durability=durability)
+            assert done.batches >= 1
+
+
 def test_a_status_is_an_error_and_no_request(generator: Generator, start: Start) -> None:
     port = start("toy")
     frame = bytearray(make_send(TOPIC, Shape(1, 100)))
