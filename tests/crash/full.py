@@ -15,6 +15,7 @@ from tests.watched_nodes import hand_in
 
 _DISK_BYTES = 64 << 20
 _BATCHES = 200
+_FILES_MIN = 3
 
 
 @dataclass
@@ -26,12 +27,20 @@ class FullDisk:
     admin: Client
     place: tuple[str, str, int]
 
+    @property
+    def topic(self) -> str:
+        return "/".join(self.place[:2])
+
+    def segment_files(self) -> list[Path]:
+        return sorted((self.node.data / "partitions").rglob("*.log"))
+
 
 @contextmanager
 def full_disk(folder: Path) -> Iterator[FullDisk]:
     """Give such a node; its topic has several segments."""
     with power_disk(_DISK_BYTES) as disk:
-        node = CrashNode(folder, data=disk.mount_point / "data")
+        environment = {"HEADRACE_RETENTION_INTERVAL": "1 s"}
+        node = CrashNode(folder, data=disk.mount_point / "data", environment=environment)
         node.start()
         admin = Client(1)
         producers: list[Producer] = []
@@ -48,7 +57,9 @@ def full_disk(folder: Path) -> Iterator[FullDisk]:
             for producer in producers:
                 while producer.try_send() is None:
                     pass
-            yield FullDisk(disk, node, admin, place)
+            made = FullDisk(disk, node, admin, place)
+            assert len(made.segment_files()) >= _FILES_MIN
+            yield made
         finally:
             for client in (*producers, admin):
                 client.close()

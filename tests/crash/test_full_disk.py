@@ -1,6 +1,8 @@
-"""A disk that is really full (DK4, O2.3): ext4 of 64 MiB on a loop device. About 15 s."""
+"""A disk that is really full (DK4, O2.3, O2.10): ext4 of 64 MiB on a loop device. About 25 s."""
 
 import asyncio
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,3 +54,48 @@ def test_writes_are_refused_and_reads_go_on(full: FullDisk) -> None:
     newcomer = Client(78)
     newcomer.connect(full.node.tcp)
     newcomer.close()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("topic", "purge", "{topic}", "--yes"),
+        ("segment", "delete", "{topic}", "0", "2", "--yes"),
+        ("topic", "update", "{topic}", "--expiry", "1 s"),
+        ("topic", "delete", "{topic}", "--yes"),
+    ],
+    ids=lambda command: " ".join(command[:2]),
+)
+def test_an_operator_makes_room_and_sends_go_on(full: FullDisk, command: tuple[str, ...]) -> None:
+    """O2.10: from the terminal, which logs in for it, with a journal that takes no send."""
+    oldest = full.segment_files()[0]
+    producer = Producer(77, other(full), messages=1, payload_bytes=2000)
+    producer.connect(full.node.tcp)
+    try:
+        assert producer.try_send() == Code.CANNOT_APPEND_MESSAGE
+        producer.forget_refused()
+        said = subprocess.run(
+            [
+                *(sys.executable, "-m", "headrace"),
+                *(word.format(topic=full.topic) for word in command),
+                *("--address", str(full.node.tcp)),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert said.returncode == 0, said.stderr
+        assert producer.send().outcome == "ok"  # It repeats 4010 for 15 s.
+        assert not oldest.exists()
+        full.node.kill()
+        full.node.restart()
+        producer.resume(full.node.tcp)
+        assert producer.send().outcome == "ok"
+    finally:
+        producer.close()
+
+
+def other(full: FullDisk) -> tuple[str, str, int]:
+    """Give the partition of the other topic."""
+    return (full.place[0], "replicated", 0)

@@ -19,6 +19,9 @@ GIB = 1 << 30
 HEADER_BYTES = 256
 FRAME_BYTES_MAX = 64 * MIB
 FRAME_BYTES_MIN_OF_MAX = 64 * KIB  # a smaller limit could not carry a view-change vote
+# What a journal keeps for ops that make room: those may fill all parts of it, logins one (O2.10).
+RESERVE_PARTS = 2
+RESERVE_PARTS_OF_LOGINS = 1
 
 # Text and keys, as the protocol's one-byte lengths allow.
 NAME_BYTES_MAX = 255
@@ -62,6 +65,7 @@ MANIFEST_ENTRIES_MAX = 65_536
 CLIENT_TABLE_REPLIES_MAX = 5
 
 assert BATCH_HEADER_BYTES == HEADER_BYTES
+assert 0 < RESERVE_PARTS_OF_LOGINS < RESERVE_PARTS
 assert FRAME_BYTES_MIN_OF_MAX > HEADER_BYTES + VIEW_CHANGE_HEADERS_MAX * HEADER_BYTES
 assert FRAME_BYTES_MIN_OF_MAX <= FRAME_BYTES_MAX < 1 << 32
 # The largest message that a client may send fits one frame with its routing (two idents, a key).

@@ -80,6 +80,19 @@ def update_topic(state: State, _header: PrepareHeader, request: UpdateTopic) -> 
     return b""
 
 
+def keeps_less(state: State, request: UpdateTopic) -> bool:
+    """Whether a change has a topic keep its messages for a shorter time, or fewer of them.
+
+    Raises:
+        RefusedError: There is no such topic, or an option cannot be changed so.
+    """
+    topic = resolve.route(state, request.stream, request.topic)
+    before, after = topic.settings, read_settings(*_changed_options(topic, request.options))
+    return (
+        after.message_expiry < before.message_expiry or after.max_topic_size < before.max_topic_size
+    )
+
+
 def delete_topic(state: State, _header: PrepareHeader, request: DeleteTopic) -> bytes:
     """Remove a topic with its groups."""
     stream = resolve.stream(state, request.stream)

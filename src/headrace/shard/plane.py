@@ -41,6 +41,7 @@ from headrace.shard.ceilings import Ceilings
 from headrace.shard.checkpoints import Checkpoints, Nothing, Outside
 from headrace.shard.config import GroupConfig, PlaneConfig
 from headrace.shard.neighbours import Neighbours
+from headrace.shard.reserve import reserve_parts
 from headrace.shard.timers import Timers
 from headrace.storage.store import Opened
 from headrace.vsr.events import (
@@ -68,7 +69,7 @@ from headrace.vsr.events import (
 )
 from headrace.vsr.quorum import quorums_of
 from headrace.vsr.replica import GROUP_FRAMES, Replica
-from headrace.vsr.state import GroupOptions, Shared
+from headrace.vsr.state import GroupOptions, ReserveParts, Shared
 from headrace.wire.errors import Code, RemoteError
 from headrace.wire.numbers import FrameKind, Operation
 from headrace.wire.replica_headers import (
@@ -97,7 +98,8 @@ class Plane:
 
     `outside` is what the machines keep outside the checkpoint; `on_flushed` says when a flush of it
     is over. `given` tells the next offset that a group gives out. `may_begin` says whether the
-    groups may begin to live once the store is open.
+    groups may begin to live once the store is open. `reserve_parts` says how much an op may use of
+    what the journal keeps for those that make room.
     """
 
     def __init__(
@@ -108,6 +110,7 @@ class Plane:
         outside: Outside | None = None,
         given: Callable[[int], int] | None = None,
         may_begin: Callable[[], bool] = lambda: True,
+        reserve_parts: ReserveParts = reserve_parts,
     ) -> None:
         self._may_begin = may_begin
         self.config = config
@@ -118,7 +121,9 @@ class Plane:
         self._prng = prng = Prng(config.seed)
         self._incarnation = prng.fork("incarnation").u64() | 1
         self._outside = outside or Nothing()
-        self._shared = Shared(self.probes, self.store.has_room, opened.life, self._room_code)
+        self._shared = Shared(
+            self.probes, self.store.has_room, opened.life, self._room_code, reserve_parts
+        )
         self.groups: dict[int, Replica] = {}
         self.touched: dict[int, None] = {}  # groups that did something since this was cleared
         self.piece_reads: list[tuple[Replica, ReadPiece]] = []  # for the owner to carry out

@@ -22,6 +22,7 @@ from headrace.ports.credentials import (
 from headrace.ports.disk import FromStore, OnStore
 from headrace.ports.host import HostSampled, SnapshotMade, StopWanted
 from headrace.ports.network import (
+    Buffer,
     ConnectionClosed,
     ConnectionOpened,
     FramesArrived,
@@ -54,6 +55,7 @@ from headrace.shard.plane import Plane
 from headrace.shard.polls import Polls
 from headrace.shard.purges import PURGES, Purges
 from headrace.shard.reads import Reads
+from headrace.shard.reserve import metadata_reserve_parts
 from headrace.shard.revocation import Revocation
 from headrace.shard.router import Router
 from headrace.shard.settings import ShardSettings
@@ -92,7 +94,12 @@ class Shard:
         watch: Watch = unwatched,
     ) -> None:
         """Make a shard on its two stores; `watch` may look at what its machines are told."""
-        metadata_plane = Plane(settings.metadata, metadata, may_begin=self._may_begin)
+        metadata_plane = Plane(
+            settings.metadata,
+            metadata,
+            may_begin=self._may_begin,
+            reserve_parts=self._reserve_parts,
+        )
         data_plane = Plane(
             settings.data, data, outside=self, given=self._given, may_begin=self._may_begin
         )
@@ -456,6 +463,9 @@ class Shard:
     def _may_begin(self) -> bool:
         """Whether both stores know of this start: else one would seem older than it is (DK16)."""
         return all(plane.store.is_open for plane in self._planes)
+
+    def _reserve_parts(self, operation: int, body: Buffer) -> int:
+        return metadata_reserve_parts(self._desk.state, operation, body)
 
     def _given(self, group: int) -> int:
         return self.keeper.next_offset(group)

@@ -176,9 +176,29 @@ class Journal:
             if self.ring.fits_head(before + size):
                 return True  # The usual answer, at once.
         staged = [record_bytes(count) for count in self._chunk_bytes]
-        held = held_count * PREPARE_ENTRY_BYTES + held_bytes
-        full = [self._record_bytes_max] * -(-held // self._record_bytes_max)
+        full = self._full_records(held_count * PREPARE_ENTRY_BYTES + held_bytes)
         return self.ring.can_admit([*self.queued_sizes(), *staged, *full, size])
+
+    def has_reserve(self, body_bytes: int, held_count: int, held_bytes: int, parts: int) -> bool:
+        """Whether an op that may use so many parts of the reserve may be admitted (O2.10).
+
+        It may join the record that is staged, which then as a whole may need another file.
+        """
+        size = PREPARE_ENTRY_BYTES + body_bytes
+        if not self._holds(size):
+            return False
+        staged = list(self._chunk_bytes)
+        if staged and self._holds(staged[-1] + size):
+            staged[-1] += size
+        else:
+            staged.append(size)
+        full = self._full_records(held_count * PREPARE_ENTRY_BYTES + held_bytes)
+        sizes = [record_bytes(count) for count in staged]
+        return self.ring.can_admit_reserved([*self.queued_sizes(), *full, *sizes], parts)
+
+    def _full_records(self, held_bytes: int) -> list[int]:
+        """Give the sizes of records that hold so much at the worst."""
+        return [self._record_bytes_max] * -(-held_bytes // self._record_bytes_max)
 
     def holds(self, body_bytes: int) -> bool:
         """Whether an op with such a body fits a record at all."""

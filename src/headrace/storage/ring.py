@@ -10,8 +10,12 @@ from collections.abc import Iterable
 
 import msgspec
 
+from headrace.base.limits import RESERVE_PARTS
+
 ADMISSION_FILES_FREE = 2  # admission leaves two files free: one for control entries, ...
 CONTROL_FILES_FREE = 1  # ... and one that only the rewriting of live entries may open
+# Ops that make room may fill this part of the first of them; the rest stays for control entries.
+RESERVE_SHARE = 2
 _FILES_AHEAD = 3  # so many files behind the head are allocated before they are needed
 
 
@@ -65,6 +69,11 @@ class Ring:
         return (self.files_count - ADMISSION_FILES_FREE) * self.file_bytes
 
     @property
+    def reserve_bytes(self) -> int:
+        """How much is kept for ops that make room, in the file that control entries may open."""
+        return self.file_bytes // RESERVE_SHARE
+
+    @property
     def _head_file(self) -> int:
         return self.head.ordinal % self.files_count
 
@@ -95,7 +104,7 @@ class Ring:
 
     def can_place(self, sizes: Iterable[int], *, leave: int) -> bool:
         """Whether these records fit, where opening a file must leave so many free."""
-        opened, ready = self._after(sizes)
+        opened, ready, _ = self._after(sizes)
         return ready >= leave if opened else ready >= 0
 
     def fits_head(self, size: int) -> bool:
@@ -108,11 +117,22 @@ class Ring:
 
     def can_admit(self, sizes: Iterable[int]) -> bool:
         """Whether after these records the journal still has all that admission must leave."""
-        _, ready = self._after(sizes)
+        _, ready, _ = self._after(sizes)
         return ready >= ADMISSION_FILES_FREE
 
-    def _after(self, sizes: Iterable[int]) -> tuple[int, int]:
-        """Give how many files these records would open, and how many are then left free."""
+    def can_admit_reserved(self, sizes: Iterable[int], parts: int) -> bool:
+        """Whether these records fit with the help of so many parts of the reserve.
+
+        The file for live entries stays free, and of the one before it what control entries need.
+        """
+        assert 0 < parts <= RESERVE_PARTS
+        _, ready, position = self._after(sizes)
+        if ready == CONTROL_FILES_FREE:
+            return position <= self.reserve_bytes * parts // RESERVE_PARTS
+        return ready > CONTROL_FILES_FREE
+
+    def _after(self, sizes: Iterable[int]) -> tuple[int, int, int]:
+        """Give how many files these records open, how many are then free, and the position."""
         position, opened = self.position, 0
         is_head_used = False
         for size in sizes:
@@ -121,8 +141,8 @@ class Ring:
             is_head_used = is_head_used or opened == 0
             position += size
         if is_head_used and not self._is_allocated[self._head_file]:
-            return opened, -1
-        return opened, self._ready_count - opened
+            return opened, -1, position
+        return opened, self._ready_count - opened, position
 
     def advance(self, size: int, sequence: int) -> int:
         """Take the place for the next record; return its position in the head, maybe a new one."""

@@ -333,12 +333,25 @@ class Store:
             self._let_write()
             self._journal.write_sync_point()
 
-    def has_room(self, body_bytes: int, *, held_count: int = 0, held_bytes: int = 0) -> bool:
+    def has_room(
+        self,
+        body_bytes: int,
+        *,
+        held_count: int = 0,
+        held_bytes: int = 0,
+        reserve_parts: int = 0,
+    ) -> bool:
         """Whether an op with such a body may be staged now; stage it before you ask again.
 
         So many others, with so many bytes of bodies, are held back and may be staged before it.
+        It may use so many parts of what is kept for ops that make room (O2.10).
         """
         if self._journal.has_room(body_bytes, held_count, held_bytes):
+            return True
+        if reserve_parts and self._journal.has_reserve(
+            body_bytes, held_count, held_bytes, reserve_parts
+        ):
+            self._outbox.probes.hit("journal: the reserve is used")
             return True
         self._checkpointer.on_refused()
         return False

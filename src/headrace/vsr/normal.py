@@ -152,7 +152,7 @@ def _propose(state: State, header: RequestHeader, body: Buffer, *, is_own: bool 
     """
     timestamp = _next_stamp(state)
     refusal: Code | None = None
-    if not state.shared.has_room(len(body)):
+    if not state.shared.admits(header.operation, body):
         refusal = state.shared.room_code(len(body))
         if refusal is None and not is_own:
             state.is_short = True
@@ -278,7 +278,7 @@ def on_prepare(state: State, sender: int, header: PrepareHeader, frame: bytes) -
         state.probes.hit("frame.refused")
         return
     _forward(state, header, frame)
-    if header.op > state.commit_min and not has_room(state, header.op, body):
+    if header.op > state.commit_min and not has_room(state, header, body):
         state.probes.hit("normal.backup_without_room")  # It will be sent again (O2.3).
         return
     if header.op == state.log.head + 1 and header.parent == state.log.checksum(state.log.head):

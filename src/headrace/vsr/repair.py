@@ -188,9 +188,9 @@ def _is_wanted(state: State, op: int) -> bool:
     return state.repairing is not None and state.repairing[0] <= op <= state.repairing[1]
 
 
-def has_room(state: State, op: int, body: Buffer) -> bool:
+def has_room(state: State, header: PrepareHeader, body: Buffer) -> bool:
     """Whether the journal takes an op; one that waits for others has its room already."""
-    return op in state.fetched or state.shared.has_room(len(body))
+    return header.op in state.fetched or state.shared.admits(header.operation, body)
 
 
 def keep_above(state: State, header: PrepareHeader, data: bytes, body: bytes) -> None:

@@ -404,7 +404,7 @@ def _on_repair_prepare(state: State, event: FrameReceived) -> None:
     if not state.machine.admits(header, body):
         state.probes.hit("frame.refused")
         return
-    if state.parked is None and not repair.has_room(state, header.op, body):
+    if state.parked is None and not repair.has_room(state, header, body):
         state.probes.hit("repair.without_room")
         state.wants_transfer = True
         return

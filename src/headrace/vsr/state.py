@@ -10,7 +10,7 @@ import struct
 from collections import deque
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import msgspec
 
@@ -64,17 +64,37 @@ class GroupOptions(msgspec.Struct, frozen=True, kw_only=True):
     chunk_bytes: int = 256 << 10
 
 
+# How many parts of the journal's reserve an op with such a body may use.
+ReserveParts: TypeAlias = Callable[[int, Buffer], int]
+
+
 class HasRoom(Protocol):
     """Whether the journal takes a body of that size, after so many others of a size together."""
 
-    def __call__(self, body_bytes: int, *, held_count: int = 0, held_bytes: int = 0) -> bool:
-        """Answer that."""
+    def __call__(
+        self,
+        body_bytes: int,
+        *,
+        held_count: int = 0,
+        held_bytes: int = 0,
+        reserve_parts: int = 0,
+    ) -> bool:
+        """Answer that, for an op that may use so many parts of the journal's reserve (O2.10)."""
 
 
 class Shared:
     """What all groups of a shard have in common."""
 
-    __slots__ = ("_has_room", "held", "life", "now", "probes", "room_code", "wall")
+    __slots__ = (
+        "_has_room",
+        "_reserve_parts",
+        "held",
+        "life",
+        "now",
+        "probes",
+        "room_code",
+        "wall",
+    )
 
     def __init__(
         self,
@@ -82,14 +102,28 @@ class Shared:
         has_room: HasRoom,
         life: int,
         room_code: Callable[[int], Code | None] = lambda _: Code.CANNOT_APPEND_MESSAGE,
+        reserve_parts: ReserveParts = lambda *_: 0,
     ) -> None:
         self.life = life  # rises with every start of the node
         self.probes = probes
         self.held = Held()  # what will be journaled when gaps are closed
         self._has_room = has_room
+        self._reserve_parts = reserve_parts
         self.room_code = room_code  # what to say if not; nothing if a checkpoint will make room
         self.wall = 0  # the wall clock as last told, in microseconds
         self.now = 0  # the ticks as last told
+
+    def admits(self, operation: int, body: Buffer) -> bool:
+        """Whether the journal takes an op; there is a reserve for those that make room (O2.10)."""
+        if self.has_room(len(body)):
+            return True
+        parts = self._reserve_parts(operation, body)
+        return parts > 0 and self._has_room(
+            len(body),
+            held_count=self.held.count,
+            held_bytes=self.held.body_bytes,
+            reserve_parts=parts,
+        )
 
     def has_room(self, body_bytes: int, others: Sequence[int] = ()) -> bool:
         """Whether the journal takes such a body, and before it others with these sizes."""
