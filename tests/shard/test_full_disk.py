@@ -7,7 +7,7 @@ import pytest
 from headrace.base.limits import KIB
 from headrace.wire.commands import messages, session, streams, topics
 from headrace.wire.errors import Code, RefusedError
-from headrace.wire.identifiers import Consumer
+from headrace.wire.identifiers import Consumer, Next
 from headrace.wire.numbers import ConsumerKind
 from headrace.wire.replies import read_answer
 from tests.shard.whole import ROOT, VERSION, Client, Whole
@@ -143,3 +143,30 @@ def test_what_waits_for_room_is_refused_when_space_is_found_missing() -> None:
             read_answer(client.take())
         assert refused.value.code == NO_SPACE
     assert node.shard.is_idle
+
+
+def test_a_poll_behind_an_offset_that_finds_no_room_is_refused_soon() -> None:
+    """A `next` poll waits until the offset of the last one is stored; here it cannot be."""
+    node, client = make_node()
+    fill_data(node)
+    ask_until_refused(client, send, 100)
+    ask_until_refused(client, store_offset, 1_000)
+    request = messages.PollMessages(
+        consumer=Consumer(ConsumerKind.CONSUMER, 1),
+        stream="s",
+        topic="t",
+        partition_id=0,
+        strategy=Next(),
+        count=1,
+        auto_commit=True,
+    )
+    assert client.ask(messages.POLL_MESSAGES, request).messages_count == 1
+    client.post(client.make_frame(messages.POLL_MESSAGES, request))
+    assert not node.shard.is_idle
+    node.tick(101)
+    with pytest.raises(RefusedError) as refused:
+        read_answer(client.take())
+    assert refused.value.code == NO_SPACE
+    node.segments.is_full = node.disks[DATA].is_full = False
+    node.tick(300)
+    assert client.ask(messages.POLL_MESSAGES, request).messages_count == 1

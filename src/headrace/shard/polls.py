@@ -260,11 +260,21 @@ class Polls:
                     self._resume(poll)
             else:
                 self._propose(key)
+        if self._desk.data_plane.is_without_space:
+            self._refuse_parked()
         answers = self._desk.answers
         for key, polls in list(self._parked.items()):
             self._parked[key] = [poll for poll in polls if answers.is_waiting(poll.ticket)]
             if not self._parked[key]:
                 del self._parked[key]
+
+    def _refuse_parked(self) -> None:
+        """Refuse the polls behind offsets that are not stored: that may lack space (O2.3)."""
+        parked, self._parked = self._parked, {}
+        for polls in parked.values():
+            for poll in polls:
+                if self._desk.answers.is_waiting(poll.ticket):
+                    self._refuse(poll, Code.CANNOT_APPEND_MESSAGE)
 
     def _forget_partition(self, group: int) -> None:
         """Refuse the polls of a partition that is gone, or is another one now."""
