@@ -57,7 +57,7 @@ from headrace.storage.records import (
     prepare_entry,
     view_entry,
 )
-from headrace.storage.ring import Ring
+from headrace.storage.ring import RESERVE_SHARE, Ring
 from headrace.storage.superblock import (
     HISTORY_MAX,
     Opening,
@@ -81,6 +81,8 @@ __all__ = [
 
 # A record that carries one op is at most so much larger than the op's body.
 RECORD_OVERHEAD_BYTES = RECORD_HEADER_BYTES + PREPARE_ENTRY_BYTES + RECORD_ALIGNMENT
+
+RESERVED_OPS_MIN = 8  # So many small ops that make room fit the reserve of the smallest journal.
 
 assert FRAME_BYTES_MAX + RECORD_OVERHEAD_BYTES < 1 << 32
 
@@ -129,6 +131,7 @@ def format_store(config: StoreConfig, incarnation: int) -> dict[str, bytes]:
     """Give the files of an empty store; write the marker last, and remove what was there before."""
     assert config.journal_files >= FILES_MIN
     assert config.record_bytes_max <= file_bytes_of(config)
+    assert file_bytes_of(config) >= RESERVE_SHARE * RESERVED_OPS_MIN * RECORD_OVERHEAD_BYTES
     identity = identity_of(config, incarnation)
     superblock = Superblock(
         identity=identity,

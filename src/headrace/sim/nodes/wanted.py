@@ -3,6 +3,7 @@
 PROBES_WANTED = (
     "clearing.checkpoint",
     "data.checkpointed",
+    "journal: the reserve is used",
     "lease.missing",
     "metadata.checkpointed",
     "partition.state_installed",
