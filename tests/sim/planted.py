@@ -245,7 +245,7 @@ _SESSIONS = (
     _bug(
         "queue_outlives_view",
         "What waits in the queue can be ordered when we lead again.",
-        Edit(view_change._leave, "state.queue.clear()", "pass"),
+        Edit(normal.give_up_requests, "state.queue.clear()", "pass"),
     ),
 )
 

@@ -354,7 +354,8 @@ class Plane:
 
     def withdraw(self, client: int, request: int) -> bool:
         """Take a request back that no group has ordered yet; whether there was such a one."""
-        return any(replica.withdraw(client, request) for replica in self.groups.values())
+        group = self._shared.queued.get((client, request))
+        return group is not None and self.groups[group].withdraw(client, request)
 
     def propose(self, group: int, event: OwnOp) -> None:
         """Take an op of the server itself; before the groups live it finds no place."""

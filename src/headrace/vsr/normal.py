@@ -61,6 +61,7 @@ def on_request(state: State, event: RequestReceived) -> None:
         return
     if len(state.queue) < state.options.queue_max:
         state.queue.append((header, event.body))
+        state.shared.queued[header.client, header.request] = state.options.group
         state.in_flight[_flight(state, header)] = header
     else:
         answer(state, header, Code.TRANSIENT_NOT_ACCEPTED)
@@ -490,7 +491,7 @@ def _drain_queue(state: State) -> None:
     while state.queue and state.is_primary and _has_place(state):
         if not _propose(state, *state.queue[0]):
             return
-        state.queue.popleft()
+        _forget_queued(state, state.queue.popleft()[0])
 
 
 def on_room(state: State) -> None:
@@ -505,17 +506,27 @@ def withdraw(state: State, client: int, request: int) -> bool:
         header = waiting[0]
         if (header.client, header.request) == (client, request):
             state.queue.remove(waiting)
+            _forget_queued(state, header)
             state.in_flight.pop(_flight(state, header), None)
             state.probes.hit("normal.withdrawn")
             return True
     return False
 
 
+def _forget_queued(state: State, header: RequestHeader) -> None:
+    key = (header.client, header.request)
+    if state.shared.queued.get(key) == state.options.group:
+        del state.shared.queued[key]  # Else the same number waits in another group by now.
+
+
 def give_up_requests(state: State) -> None:
-    """Tell all clients that wait that the outcome is unknown: nobody here will know it."""
+    """Answer all waiting clients that the outcome is unknown: nobody here will know it."""
     for header in state.in_flight.values():
         answer(state, header, Code.TRANSIENT_NOT_COMMITTED)
     state.in_flight.clear()
+    for header, _ in state.queue:
+        _forget_queued(state, header)
+    state.queue.clear()
 
 
 def on_beat(state: State, event: PrimaryBeat) -> None:

@@ -92,6 +92,7 @@ class Shared:
         "life",
         "now",
         "probes",
+        "queued",
         "room_code",
         "wall",
     )
@@ -112,6 +113,8 @@ class Shared:
         self.room_code = room_code  # what to say if not; nothing if a checkpoint will make room
         self.wall = 0  # the wall clock as last told, in microseconds
         self.now = 0  # the ticks as last told
+        # The groups in whose queues requests wait, by client and request.
+        self.queued: dict[tuple[int, int], int] = {}
 
     def admits(self, operation: int, body: Buffer) -> bool:
         """Whether the journal takes an op; there is a reserve for those that make room (O2.10)."""

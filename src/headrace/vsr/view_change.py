@@ -58,7 +58,6 @@ def _leave(state: State) -> None:
     """Stop what belongs to the view; waiting clients are told that the outcome is unknown."""
     give_up_requests(state)
     state.lease.promised.clear()
-    state.queue.clear()
     state.is_short = False
     state.suspicions.clear()
     state.votes.clear()
