@@ -4,14 +4,22 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.wire.commands import streams, topics
+from headrace.ports.host import StopWanted
+from headrace.shard.config import PlaneConfig
+from headrace.storage.checkpoint import decode_checkpoint
+from headrace.storage.records import prepare_op
+from headrace.vsr.events import TakeCheckpoint
+from headrace.vsr.timeouts import Timeouts
+from headrace.wire.commands import groups, messages, streams, topics
 from headrace.wire.errors import Code, RefusedError
-from headrace.wire.identifiers import ToPartition
+from headrace.wire.identifiers import Consumer, ToPartition
+from headrace.wire.numbers import ConsumerKind
 from headrace.wire.replies import read_answer
+from tests.shard.test_node import WEAK
 from tests.shard.visits import Visits, counted_visits
 from tests.shard.whole import Client, Whole
 
-COUNT = 60  # partitions; a walk over them cannot hide among the visits that are allowed
+COUNT = 64  # partitions; a walk over them cannot hide among the visits that are allowed
 PER_TOPIC = 4
 SLACK = 8  # visits of what has something to do, whatever the number of partitions
 
@@ -35,6 +43,19 @@ def with_partitions(node: Whole, count: int = COUNT) -> Client:
     return client
 
 
+def plane_capturing(count: int) -> PlaneConfig:
+    """Give a data plane that captures so many groups in a turn."""
+    return PlaneConfig(
+        cluster=1,
+        replica=0,
+        replica_count=1,
+        timeouts=Timeouts(),
+        seed=7,
+        journal=1,
+        capture_groups_max=count,
+    )
+
+
 def test_a_request_is_taken_back_from_the_group_that_it_waits_in(visits: Visits) -> None:
     node = Whole()
     client = with_partitions(node)
@@ -51,3 +72,178 @@ def test_a_request_is_taken_back_from_the_group_that_it_waits_in(visits: Visits)
     assert codes.count(Code.TRANSIENT_NOT_ACCEPTED) == 8
     assert codes.count(Code.TRANSIENT_NOT_COMMITTED) == 32
     assert visits.largest <= SLACK
+
+
+def test_a_start_visits_each_partition_a_few_times(visits: Visits) -> None:
+    counts = {}
+    for count in (COUNT // 2, COUNT):
+        node = Whole()
+        with_partitions(node, count)
+        node.segments.kill()
+        visits.clear()
+        node.start()
+        assert len(node.shard.keeper.locals) == count
+        counts[count] = visits.total
+    # Each is made, begun, opened, written and told of: five turns.
+    assert counts[COUNT] <= 5 * COUNT + 2 * SLACK
+    assert counts[COUNT] - 2 * counts[COUNT // 2] <= SLACK
+
+
+def test_a_start_after_a_power_cut_visits_each_partition_a_few_times(visits: Visits) -> None:
+    """FM-7: every partition settles what it may have lost."""
+    node = Whole(topic_defaults=WEAK)
+    with_partitions(node)
+    visits.clear()
+    node.crash(is_power_cut=True)
+    node.tick(20)
+    assert all(local.lost_until for local in node.shard.keeper.locals.values())
+    visited = visits.total
+    assert not any(local.is_short for local in node.shard.keeper.locals.values())
+    assert visited <= 12 * COUNT
+
+
+def test_an_idle_turn_visits_nobody(visits: Visits) -> None:
+    node = Whole()
+    with_partitions(node)
+    visits.clear()
+    node.tick(300)
+    assert visits.turns >= 300
+    assert visits.total == 0
+
+
+def test_a_send_visits_one_partition(visits: Visits) -> None:
+    node = Whole()
+    client = with_partitions(node)
+    visits.clear()
+    client.send("s", "t0", [b"two"])
+    node.tick(20)
+    assert visits.largest == 1
+
+
+def test_a_change_visits_the_topic_that_changed(visits: Visits) -> None:
+    node = Whole()
+    client = with_partitions(node)
+    visits.clear()
+    client.ask(topics.CREATE_TOPIC, topics.CreateTopic("s", PER_TOPIC, "new"))
+    client.ask(topics.PURGE_TOPIC, topics.PurgeTopic("s", "new"))
+    client.ask(topics.CREATE_PARTITIONS, topics.CreatePartitions("s", "new", 1))
+    client.ask(topics.DELETE_PARTITIONS, topics.DeletePartitions("s", "new", 1))
+    client.ask(topics.DELETE_TOPIC, topics.DeleteTopic("s", "new"))
+    node.tick(2)
+    assert visits.largest == PER_TOPIC + 1  # one was added
+    assert len(node.shard.keeper.locals) == COUNT
+    visits.clear()
+    client.ask(groups.CREATE_GROUP, groups.CreateGroup("s", "t0", "readers"))
+    assert visits.total == 0
+    client.ask(streams.DELETE_STREAM, streams.DeleteStream("s"))
+    assert not node.shard.keeper.locals
+
+
+def test_a_partition_that_fails_is_found_without_a_search(visits: Visits) -> None:
+    """P7: and a checkpoint asks nobody else whether its segments lack something."""
+    node = Whole()
+    client = with_partitions(node)
+    checkpoint(node)
+    node.segments.failing = "the disk is broken"
+    client.send("s", "t0", [b"two"])
+    visits.clear()
+    node.tick(20)
+    assert [finding.kind for finding in node.shard.take_findings()] == ["fenced"]
+    node.segments.failing = None
+    checkpoint(node)
+    assert node.shard.desk.probes.counts["partitions.lacking_in_checkpoint"] == 1
+    assert visits.largest <= 2
+
+
+def test_a_checkpoint_visits_what_has_changed(visits: Visits) -> None:
+    """O2.8."""
+    node = Whole()
+    client = with_partitions(node)
+    checkpoint(node)
+    visits.clear()
+    checkpoint(node)
+    assert visits.largest <= 1  # who asked for it is told
+    for number in range(5):
+        client.send("s", f"t{number}", [b"two"])
+    visits.clear()
+    checkpoint(node)
+    assert 5 <= visits.largest <= 6
+    assert visits.total <= 5 * 5
+    node.step(StopWanted())
+    node.tick(5)
+    assert node.shard.is_stopped
+    node.start()
+    assert len(node.shard.keeper.locals) == COUNT  # those that were not captured again too
+    assert {local.machine.next_offset for local in node.shard.keeper.locals.values()} == {1, 2}
+
+
+def test_a_checkpoint_of_all_partitions_takes_turns(visits: Visits) -> None:
+    node = Whole(data=plane_capturing(4))
+    with_partitions(node)
+    visits.clear()
+    checkpoint(node)
+    assert visits.total >= COUNT
+    assert visits.largest <= 4 + SLACK
+
+
+def test_a_checkpoint_holds_all_groups_as_of_one_moment() -> None:
+    """Decision 0023: a group that changes before its turn has come is captured first."""
+    count = 2 * PER_TOPIC
+    node = Whole(data=plane_capturing(1))
+    client = with_partitions(node, count)
+    node.is_reading_segments = False  # Its answers would give the checkpoint more turns.
+    plane = node.shard.desk.data_plane
+    covered = plane.store.issued
+    plane.carry_out[TakeCheckpoint](next(iter(plane.groups.values())), TakeCheckpoint())
+    node.tick()
+    for number in reversed(range(count)):
+        topic, partition = divmod(number, PER_TOPIC)
+        client.send("s", f"t{topic}", [b"two"], to=ToPartition(partition))
+    client.ask(topics.DELETE_TOPIC, topics.DeleteTopic("s", "t1"))
+    node.is_reading_segments = True
+    node.tick(count)
+    assert plane.checkpoints_done == 1
+    read = decode_checkpoint(bytes(node.disks[1].files["checkpoint.1"]))
+    assert read.covered == covered < plane.store.issued
+    assert [prepare_op(each.commit_header) for each in read.groups] == [1] * count
+    node.crash()
+    assert [each.machine.next_offset for each in node.shard.keeper.locals.values()] == [2] * 4
+    checkpoint(node)
+    checkpoints = [name for name in node.disks[1].files if name.startswith("checkpoint.")]
+    read = decode_checkpoint(bytes(node.disks[1].files[checkpoints[0]]))
+    assert [prepare_op(each.commit_header) for each in read.groups] == [2] * PER_TOPIC
+
+
+def test_an_offset_of_a_group_that_is_gone_is_removed_when_it_comes_late() -> None:
+    """RC-17: the offset was ordered before the group was deleted, and is applied after."""
+    node = Whole()
+    client = with_partitions(node, PER_TOPIC)
+    client.ask(groups.CREATE_GROUP, groups.CreateGroup("s", "t0", "readers"))
+    other = node.client(client=77)
+    store = messages.StoreOffset(
+        consumer=Consumer(ConsumerKind.GROUP, "readers"),
+        stream="s",
+        topic="t0",
+        partition_id=0,
+        offset=0,
+    )
+    sync = node.disks[1].sync
+    setattr(node.disks[1], "sync", lambda: None)  # noqa: B010
+    other.post(other.make_frame(messages.STORE_OFFSET, store))
+    client.ask(groups.DELETE_GROUP, groups.DeleteGroup("s", "t0", "readers"))
+    machine = next(iter(node.shard.keeper.locals.values())).machine
+    before = machine.state_hash()
+    setattr(node.disks[1], "sync", sync)  # noqa: B010
+    node.tick(5)
+    assert other.take()
+    assert machine.state_hash() != before
+    assert machine.stored_group_ids() == []
+
+
+def checkpoint(node: Whole) -> None:
+    """Have the data plane take a checkpoint."""
+    plane = node.shard.desk.data_plane
+    done = plane.checkpoints_done
+    plane.carry_out[TakeCheckpoint](next(iter(plane.groups.values())), TakeCheckpoint())
+    node.tick(COUNT)
+    assert plane.checkpoints_done == done + 1

@@ -1,6 +1,6 @@
 """Groups that wake while a checkpoint is taken keep all that the disk had of them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from headrace.shard.plane import Plane
 from tests.shard.stage import GROUPS, Stage
@@ -15,7 +15,7 @@ class Slowly:
 
     is_without_space = False
 
-    def flush(self) -> bool:
+    def flush(self, groups: Sequence[int]) -> bool:
         return False
 
     def lacking(self) -> Iterable[int]:

@@ -1,14 +1,16 @@
 """Counts which groups and partitions a shard looks at in its turns.
 
 A visit is any use of a method or a property of a replica, of a partition's machine, or of the
-keeper's record of it. Several uses in one turn are one visit. A walk over all partitions is
-therefore at least as many visits as there are partitions, whoever makes it.
+keeper's record of it; the metadata group does not count. Several uses in one turn are one visit. A
+walk over all partitions is therefore at least as many visits as there are partitions, whoever makes
+it.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from headrace.base.ids import METADATA_GROUP
 from headrace.partitions.machine import PartitionMachine
 from headrace.shard.keeper import Local
 from headrace.shard.shard import Shard
@@ -31,7 +33,7 @@ class Visits:
         self._groups.clear()
 
     def visit(self, group: int) -> None:
-        if group not in self._groups:
+        if group not in self._groups and group != METADATA_GROUP:
             self._groups[group] = None
             self.total += 1
             self.largest = max(self.largest, len(self._groups))

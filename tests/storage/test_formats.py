@@ -156,7 +156,8 @@ def test_the_checkpoint() -> None:
         ViewState(1, 7, 6, 5, is_suspect=True), header, b"table", (Artifact(2, 3, b"piece"),)
     )
     encoder = CheckpointEncoder(IDENTITY)
-    data = encoder.encode(number=4, covered=9, groups=[group], ceilings={8: 1000})
+    blocks = {1: encoder.encode_group(group)}
+    data = encoder.encode(number=4, covered=9, blocks=blocks, ceilings={8: 1000})
     assert data[:8] == b"HRCHKPT1"
     assert data[16:56] == IDENTITY.pack()
     assert [number(data, at) for at in (56, 64, 72)] == [4, 9, len(data)]
@@ -179,7 +180,7 @@ def test_the_checkpoint() -> None:
 def test_another_version_of_the_checkpoint_says_so() -> None:
     """DK20."""
     data = bytearray(
-        CheckpointEncoder(IDENTITY).encode(number=1, covered=0, groups=(), ceilings={})
+        CheckpointEncoder(IDENTITY).encode(number=1, covered=0, blocks={}, ceilings={})
     )
     data[8] = 2
     data[-8:] = xxh3_64(data[:-8]).to_bytes(8, "little")

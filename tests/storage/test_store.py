@@ -13,6 +13,7 @@ from headrace.ports.disk import (
 )
 from headrace.ports.machine import Artifact
 from headrace.ports.recovered import GroupCheckpoint, ViewState
+from headrace.storage.checkpoint import decode_checkpoint
 from headrace.storage.store import Store
 from headrace.wire.errors import Code
 from headrace.wire.replica_headers import PREPARE
@@ -184,6 +185,41 @@ def test_unchanged_groups_are_not_encoded_again() -> None:
         store.begin_checkpoint([kept, group_at(2, 1)], lambda *_: None)
         disk.settle(store)
     assert store._checkpointer._encoder.blocks_encoded == 4
+
+
+def test_groups_that_are_not_given_again_stay_in_the_checkpoint() -> None:
+    """O2.8: a checkpoint is told what has changed, and holds every group."""
+    store, disk = started(config())
+    for group in (1, 2, 3):
+        write(store, disk, group, 1, 2)
+    store.begin_checkpoint([group_at(group, 1) for group in (1, 2, 3)], lambda *_: None)
+    disk.settle(store)
+    store.stage_gone(3)
+    store.flush(sync=True)
+    store.capture_gone(3)
+    store.capture(group_at(2, 2))
+    store.begin_checkpoint([], lambda *_: None)
+    disk.settle(store)
+    assert store._checkpointer._encoder.blocks_encoded == 4
+    first, second = opened(config(), disk.files()).groups
+    assert first.checkpoint == group_at(1, 1)
+    assert second.checkpoint == group_at(2, 2)
+
+
+def test_what_waits_for_another_checkpoint_holds_all_changes() -> None:
+    """Only the newest one that waits is written: it must not lack what the others knew."""
+    store, disk = started(config())
+    for group in (1, 2, 3):
+        write(store, disk, group, 1, 2)
+    everyone = [group_at(group, 1) for group in (1, 2, 3)]
+    store.begin_checkpoint(everyone, lambda *_: None)
+    store.capture_gone(3)
+    store.begin_checkpoint([group_at(1, 2)], lambda *_: None)
+    number = store.begin_checkpoint([group_at(2, 2)], lambda *_: None)
+    disk.settle(store)
+    assert store.checkpointed == number
+    checkpoint = decode_checkpoint(disk.files()[f"checkpoint.{number}"])
+    assert list(checkpoint.groups) == [group_at(1, 2), group_at(2, 2)]
 
 
 def test_one_stuck_group_never_fills_the_journal() -> None:

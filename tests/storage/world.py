@@ -96,6 +96,9 @@ class World:
         return not self.flushed or self.flushed[-1][1] == len(self.history) - 1
 
     def checkpoint(self) -> None:
+        for number in GROUPS:
+            if number not in self.groups:
+                self.store.capture_gone(number)
         made = [group.checkpoint() for group in self.groups.values()]
         self.store.begin_checkpoint(made, self.live)
 

@@ -38,6 +38,7 @@ def delete_group(state: State, _header: PrepareHeader, request: DeleteGroup) -> 
     state.forget_group(topic, group)
     topic.groups.remove(group)
     state.raise_revision()
+    state.note_change(topic)
     return b""
 
 

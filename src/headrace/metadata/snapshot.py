@@ -171,9 +171,8 @@ def read_snapshot(data: Buffer) -> tuple[State, Progress]:
         CorruptError: It is damaged, of another version, or none that was written.
     """
     image = _read_image(memoryview(data))
-    state = State()
+    state = State(image.revision)
     state.timestamp = image.timestamp
-    state.revision = image.revision
     _check_rising("users", [user.id for user in image.users], USERS_MAX)
     _check_rising("streams", [stream.id for stream in image.streams], STREAMS_MAX)
     state.user_keys = LowestFree([user.id for user in image.users])

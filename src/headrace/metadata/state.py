@@ -26,6 +26,9 @@ NEVER = 0  # when a token expires that does not
 # A consumer group by the numbers of its stream, its topic and itself.
 GroupKey: TypeAlias = tuple[int, int, int]
 
+# A topic by the numbers of its stream and itself.
+TopicKey: TypeAlias = tuple[int, int]
+
 
 class Partition(msgspec.Struct, frozen=True):
     """One partition; those that were made together share one value.
@@ -115,6 +118,8 @@ class State:
     """All of it."""
 
     __slots__ = (
+        "_changed_topics",
+        "_revision_read",
         "memberships",
         "revision",
         "stream_keys",
@@ -125,8 +130,12 @@ class State:
         "users",
     )
 
-    def __init__(self) -> None:
-        self.revision = 0
+    def __init__(self, revision: int = 0) -> None:
+        self.revision = revision
+        self._revision_read = revision  # what changed up to it, this process has not seen
+        # The topics that changed since, gone ones too, with the revision of their last change: the
+        # longest unchanged first.
+        self._changed_topics: dict[TopicKey, int] = {}
         self.timestamp = 0  # the highest stamp of an applied op
         self.streams: Table[Stream] = Table()
         self.stream_keys = LowestFree()
@@ -139,6 +148,28 @@ class State:
         """Count a change of what partitions must be; give the new revision."""
         self.revision += 1
         return self.revision
+
+    def note_change(self, topic: Topic) -> None:
+        """Note that the partitions of a topic must be looked at since this revision."""
+        topic.changed_revision = self.revision
+        key = (topic.stream_id, topic.id)
+        self._changed_topics.pop(key, None)
+        self._changed_topics[key] = self.revision
+
+    def topics_changed_since(self, revision: int) -> list[TopicKey] | None:
+        """Return the topics that changed after a revision, gone ones too; none if unknown.
+
+        The cost is that of the answer, whatever the number of topics.
+        """
+        if revision < self._revision_read:
+            return None
+        found: list[TopicKey] = []
+        for key, changed in reversed(self._changed_topics.items()):
+            if changed <= revision:
+                break
+            found.append(key)
+        found.reverse()
+        return found
 
     def enrol(self, client: int, key: GroupKey) -> None:
         """Note that a client has become a member."""

@@ -57,13 +57,15 @@ def delete_stream(state: State, _header: PrepareHeader, request: DeleteStream) -
     state.streams.remove(stream)
     state.stream_keys.give_back(stream.id)
     state.raise_revision()
+    for topic in stream.topics:
+        state.note_change(topic)
     return b""
 
 
 def purge_stream(state: State, _header: PrepareHeader, request: PurgeStream) -> bytes:
     """Empty every partition of a stream."""
     stream = resolve.stream(state, request.stream)
-    revision = state.raise_revision()
+    state.raise_revision()
     for topic in stream.topics:
-        purge(topic, revision)
+        purge(state, topic)
     return b""

@@ -9,7 +9,7 @@ import msgspec
 from headrace.base.ids import GroupId, unpack_namespace
 from headrace.metadata.bounds import RETAINED_BYTES_ABOVE_SEGMENT
 from headrace.metadata.settings import expiry_or_never
-from headrace.metadata.state import State, Topic
+from headrace.metadata.state import State, Topic, TopicKey
 from headrace.wire.topic_options import SERVER_DEFAULT_WORD, UNLIMITED
 
 
@@ -59,6 +59,19 @@ class TargetView:
         self._seen = seen
         self._target = Target(self._state.revision, tuple(partitions))
         return self._target
+
+
+def topic_keys(state: State) -> list[TopicKey]:
+    """Return all topics, in ascending order."""
+    return [(stream.id, topic.id) for stream in state.streams for topic in stream.topics]
+
+
+def partitions_of(state: State, key: TopicKey) -> tuple[PartitionTarget, ...]:
+    """Return the partitions of a topic as they must be; none if the topic is gone."""
+    stream_id, topic_id = key
+    stream = state.streams.find(stream_id)
+    topic = None if stream is None else stream.topics.find(topic_id)
+    return () if topic is None else _target_of_topic(topic)
 
 
 def live_group_ids(state: State, namespace: GroupId) -> tuple[int, ...]:

@@ -59,6 +59,7 @@ def create_topic(state: State, header: PrepareHeader, request: CreateTopicWithAs
     )
     topic.partitions = [Partition(header.timestamp, revision)] * asked.partitions_count
     stream.topics.add(topic)
+    state.note_change(topic)
     return CREATE_TOPIC.encode_reply(detail_topic(topic, nothing_stored))
 
 
@@ -76,7 +77,8 @@ def update_topic(state: State, _header: PrepareHeader, request: UpdateTopic) -> 
     topic.explicit, topic.derived = explicit, derived
     if settings != topic.settings:
         topic.settings = settings
-        topic.changed_revision = state.raise_revision()
+        state.raise_revision()
+        state.note_change(topic)
     return b""
 
 
@@ -106,13 +108,15 @@ def delete_topic(state: State, _header: PrepareHeader, request: DeleteTopic) -> 
     stream.topics.remove(topic)
     stream.topic_keys.give_back(topic.id)
     state.raise_revision()
+    state.note_change(topic)
     return b""
 
 
 def purge_topic(state: State, _header: PrepareHeader, request: PurgeTopic) -> bytes:
     """Empty every partition of a topic."""
     topic = resolve.route(state, request.stream, request.topic)
-    purge(topic, state.raise_revision())
+    state.raise_revision()
+    purge(state, topic)
     return b""
 
 
@@ -127,7 +131,7 @@ def create_partitions(state: State, header: PrepareHeader, request: CreatePartit
         raise RefusedError(Code.INVALID_PARTITIONS_COUNT, count=count)
     revision = state.raise_revision()
     topic.partitions += [Partition(header.timestamp, revision)] * request.partitions_count
-    _partitions_changed(topic, revision)
+    _partitions_changed(state, topic)
     return b""
 
 
@@ -138,17 +142,18 @@ def delete_partitions(state: State, _header: PrepareHeader, request: DeleteParti
     if request.partitions_count > len(topic.partitions):
         raise RefusedError(Code.INVALID_PARTITIONS_COUNT, count=request.partitions_count)
     del topic.partitions[-request.partitions_count :]
-    _partitions_changed(topic, state.raise_revision())
+    state.raise_revision()
+    _partitions_changed(state, topic)
     return b""
 
 
-def purge(topic: Topic, revision: int) -> None:
+def purge(state: State, topic: Topic) -> None:
     """Begin a new history in every partition (MD-5)."""
     topic.partitions = [
         Partition(part.created_at, part.created_revision, part.purge_generation + 1)
         for part in topic.partitions
     ]
-    topic.changed_revision = revision
+    state.note_change(topic)
 
 
 def forget_topic(state: State, topic: Topic) -> None:
@@ -157,8 +162,8 @@ def forget_topic(state: State, topic: Topic) -> None:
         state.forget_group(topic, group)
 
 
-def _partitions_changed(topic: Topic, revision: int) -> None:
-    topic.changed_revision = revision
+def _partitions_changed(state: State, topic: Topic) -> None:
+    state.note_change(topic)
     for group in topic.groups:
         group.roster = redeal(group.roster, partitions_count=len(topic.partitions))
 

@@ -61,6 +61,7 @@ from headrace.wire.commands.internal import (
     PURGE_PARTITION,
     RETAIN,
     TRIM_UP_TO,
+    OffsetMark,
     Retain,
 )
 from headrace.wire.commands.segments import SegmentPlan
@@ -446,6 +447,8 @@ class PartitionMachine:
         )
         for _ in range(ahead):
             self._probes.hit("partition.offset_ahead")
+        if self.stored_group_ids():
+            self._shared.marked[self] = None
         self._artifact = None
 
     def _begin_tail(self) -> None:
@@ -506,7 +509,7 @@ class PartitionMachine:
         mark = decode_exactly(OFFSET_MARK, body)
         code = self._refusal_to_store(mark.kind, mark.id, mark.offset)
         if code is None:
-            self._offsets.store(mark.kind, mark.id, mark.offset)
+            self._store_mark(mark)
         self._mix(header.operation, xxh3_64(body))
         return RESULT_OK if code is None else encode_rejection(code)
 
@@ -523,9 +526,16 @@ class PartitionMachine:
         if (stored is None or mark.offset > stored) and self._refusal_to_store(
             mark.kind, mark.id, mark.offset
         ) is None:
-            self._offsets.store(mark.kind, mark.id, mark.offset)
+            self._store_mark(mark)
         self._mix(header.operation, xxh3_64(body))
         return b""
+
+    def _store_mark(self, mark: OffsetMark) -> None:
+        """Store an offset; the first one of a consumer group is noted, for it may be gone."""
+        is_first = self._offsets.peek(mark.kind, mark.id) is None
+        if is_first and mark.kind == ConsumerKind.GROUP:
+            self._shared.marked[self] = None
+        self._offsets.store(mark.kind, mark.id, mark.offset)
 
     def _forget_groups(self, header: PrepareHeader, body: Buffer) -> bytes:
         for group_id in decode_exactly(FORGET_GROUP_OFFSETS, body).group_ids:

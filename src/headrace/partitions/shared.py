@@ -52,8 +52,9 @@ class PartitionsShared:
     """One for a shard; its owner looks here instead of walking all partitions.
 
     `busy` holds who has effects or finished polls to be taken; whoever takes them removes the entry
-    (`PartitionMachine.take_effects` does). Tokens are of one number space, so that an answer finds
-    its way by `step`.
+    (`PartitionMachine.take_effects` does). `fenced` holds who has become so, `marked` who has an
+    offset of a consumer group that had none there; whoever looks at them removes the entries.
+    Tokens are of one number space, so that an answer finds its way by `step`.
     """
 
     def __init__(
@@ -64,7 +65,11 @@ class PartitionsShared:
         self.busy: dict[Owner, None] = {}
         self.without_space: dict[Owner, None] = {}
         self.dropping: dict[Owner, None] = {}  # who has files to remove after a checkpoint
+        self.fenced: dict[Owner, None] = {}
+        self.marked: dict[Owner, None] = {}
+        self.checkpoints_done = 0
         self._owners: dict[int, Owner] = {}
+        self._tokens: dict[Owner, dict[int, None]] = {}  # those that are not answered
         self._token = 0
         self._retry_due = 0
         self._now = 0
@@ -88,13 +93,21 @@ class PartitionsShared:
         """Give a number that no effect of this shard had, for an effect that is answered once."""
         self._token += 1
         self._owners[self._token] = owner
+        self._tokens.setdefault(owner, {})[self._token] = None
         return self._token
 
-    def step(self, event: SegmentEvent) -> None:
-        """Tell an event to who asked for it; one that is gone need not know."""
+    def step(self, event: SegmentEvent) -> Owner | None:
+        """Deliver an event to its requester and return that; drop it if the requester is gone."""
         owner = self._owners.pop(event.token, None)
         if owner is not None:
+            del self._tokens[owner][event.token]
             owner.step(event)
+        return owner
+
+    def end_checkpoint(self) -> list[Owner]:
+        """Note that the running checkpoint is durable; return who may have files to remove."""
+        self.checkpoints_done += 1
+        return list(self.dropping)
 
     def tick(self, now: int) -> None:
         """Have those without space ask again, once a second (DK4)."""
@@ -109,7 +122,7 @@ class PartitionsShared:
 
     def forget(self, owner: Owner) -> None:
         """Forget a partition that is gone; what it asked for is answered to nobody."""
-        self.busy.pop(owner, None)
-        self.without_space.pop(owner, None)
-        self.dropping.pop(owner, None)
-        self._owners = {token: each for token, each in self._owners.items() if each is not owner}
+        for each in (self.busy, self.without_space, self.dropping, self.fenced, self.marked):
+            each.pop(owner, None)
+        for token in self._tokens.pop(owner, ()):
+            del self._owners[token]

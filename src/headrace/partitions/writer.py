@@ -89,7 +89,8 @@ class SegmentWriter:
         self._dropped: dict[SegmentFile, None] = {}  # until their files may go
         self._dropped_captured: tuple[SegmentFile, ...] = ()  # not named by the next checkpoint
         self._is_replayed = False  # whether every start applies all drops before it opens files
-        self._captured = 0  # the last write that a checkpoint on its way depends on
+        self._captured_last = 0  # the last write that the checkpoint taken last depends on,
+        self._captured_in = -1  # and how many were durable then
 
     def emit(self, effect: SegmentEffect) -> None:
         """Have an effect carried out after those before it."""
@@ -325,6 +326,7 @@ class SegmentWriter:
     def _fail(self, sentence: str) -> None:
         if self.fence is None:
             self.fence = sentence
+            self._shared.fenced[self._owner] = None
         self.is_lacking |= bool(self._round or self._waiting or self._dirty or self._flushes)
         self._release([*self._round, *self._waiting])
         self._waiting.clear()
@@ -359,13 +361,24 @@ class SegmentWriter:
         What it names must be written and synced, even if it is dropped before that is done.
         """
         self._dropped_captured = tuple(self._dropped)
-        self._captured = self._sequence
+        self._captured_last = self._sequence
+        self._captured_in = self._shared.checkpoints_done
+
+    @property
+    def _captured(self) -> int:
+        """The last write that a checkpoint on its way depends on; 0 if there is none."""
+        is_running = self._captured_in == self._shared.checkpoints_done
+        return self._captured_last if is_running else 0
 
     def on_checkpointed(self) -> None:
-        """Remove the files that the checkpoint taken last, now durable, does not name."""
-        self._captured = 0
-        self._remove([file for file in self._dropped_captured if file in self._dropped])
-        self._dropped_captured = ()
+        """Remove the files that the checkpoint taken last, now durable, does not name.
+
+        Before the files are taken up it is too early, and the next checkpoint is soon enough.
+        """
+        self._captured_last = 0
+        if self.is_open:
+            self._remove([file for file in self._dropped_captured if file in self._dropped])
+            self._dropped_captured = ()
         if self.fence is not None:
             self._shared.dropping.pop(self._owner, None)  # They stay until a restart.
 

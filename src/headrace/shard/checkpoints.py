@@ -1,17 +1,26 @@
 """Takes the checkpoints of a plane: captures its groups, has machines flush, writes, and the last.
 
 ```
-wanted -> capture all groups -> machines make durable what they keep outside
-       -> who cannot stays as the last checkpoint has it, its later ops are read from the journal
-       -> the store writes
-stop   -> one more checkpoint -> the stop is marked as clean
+IDLE      -> CAPTURING  wanted: the groups that changed since they were captured last, in slices
+CAPTURING -> FLUSHING   all are captured; machines make durable what they keep outside
+FLUSHING  -> READING    who cannot stays as the last checkpoint has it, and its later ops are read
+                        from the journal
+READING   -> WRITING    the store writes
+WRITING   -> IDLE       it is durable
+stop: one more checkpoint, and then the stop is marked as clean
 ```
 
+A checkpoint holds all groups as they were at one sequence of the journal, though they are captured
+in several turns: a group that is about to change is captured before (decision 0023).
+
 Invariants: nothing that a checkpoint says depends on bytes that a power cut takes; what it does not
-            cover stays with the groups, or is carried along, until it is durable.
+            cover stays with the groups, or is carried along, until it is durable; a group that is
+            neither dirty nor pending is in the store's last checkpoint as it is now.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum, auto
+from itertools import islice
 from typing import Protocol
 
 import msgspec
@@ -28,11 +37,14 @@ from headrace.wire.replica_headers import PREPARE
 class Outside(Protocol):
     """What the machines of a plane keep outside its checkpoints."""
 
-    def flush(self) -> bool:
-        """Have it made durable as it is now; whether it is already. If not, it is told when."""
+    def flush(self, groups: Sequence[int]) -> bool:
+        """Have it made durable for these groups as it is now.
+
+        Return whether it is durable for all groups that were given so far; if not, it is told when.
+        """
 
     def lacking(self) -> Iterable[int]:
-        """Give the groups for which that failed, once it is over for all."""
+        """Return the groups for which that failed, once it is over for all."""
 
     @property
     def is_without_space(self) -> bool:
@@ -44,17 +56,28 @@ class Nothing:
 
     is_without_space = False
 
-    def flush(self) -> bool:
+    def flush(self, groups: Sequence[int]) -> bool:
         return True
 
     def lacking(self) -> Iterable[int]:
         return ()
 
 
+class Phase(Enum):
+    """How far a checkpoint is."""
+
+    IDLE = auto()
+    CAPTURING = auto()
+    FLUSHING = auto()
+    READING = auto()
+    WRITING = auto()
+
+
 class Checkpoints:
     """The checkpoints of the groups on one store, one after another.
 
-    `new_token` names reads of the journal, whose answers come back through `on_read`.
+    `new_token` names reads of the journal, whose answers come back through `on_read`. A turn
+    captures at most `slice_max` groups that it does not change.
     """
 
     def __init__(
@@ -64,28 +87,34 @@ class Checkpoints:
         dormant: dict[int, RecoveredGroup],
         outside: Outside,
         new_token: Callable[[], int],
+        slice_max: int,
     ) -> None:
+        assert slice_max > 0
         self._store = store
         self._groups = groups
         self._dormant = dormant
         self._outside = outside
+        self._slice_max = slice_max
         self._durable = {  # the groups as the last checkpoint has them
             group: past.checkpoint for group, past in dormant.items() if past.checkpoint is not None
         }
         self._carried = CarriedOps(store, new_token)
         self.done_count = 0
+        self._phase = Phase.IDLE
         self._wanted: dict[int, None] = {}  # by groups whose state must be durable
         self._is_wanted = False  # by the owner of the machines
-        self._served: list[int] = []  # those of them that the running one serves
-        self._captured: list[GroupCheckpoint] = []
-        # Who was dormant then, and may wake meanwhile: a replica keeps only what it has itself seen
-        # a checkpoint begin with.
+        self._served: dict[int, None] = {}  # those of them that the running one serves
+        # Groups that may differ from how they were captured last; at first nobody was.
+        self._dirty: dict[int, None] = dict.fromkeys(dormant)
+        self._pending: dict[int, None] = {}  # those that the running one must still capture
+        self._unflushed: list[int] = []  # captured, and not flushed yet
+        self._captured: dict[int, GroupCheckpoint] = {}
+        self._retained: list[Replica] = []  # those that keep ops for the running one
+        # Who was dormant when the running one began, and woke since: a replica keeps only what it
+        # has itself seen a checkpoint begin with.
         self._asleep: dict[int, RecoveredGroup] = {}
         self._gone: dict[int, None] = {}  # groups that went while the running one was taken
         self._covered = 0
-        self._is_flushing = False
-        self._is_reading = False
-        self._is_writing = False
         # The end: a last checkpoint was asked for, is under way, and is durable.
         self._is_stopping = self._is_last = self._is_over = False
 
@@ -97,10 +126,22 @@ class Checkpoints:
         """Have one more taken that begins after this call, for no group in particular."""
         self._is_wanted = True
 
+    def touch(self, group: int) -> None:
+        """Note that a group is about to change, or to come, or to go; called before it does."""
+        if group in self._pending:
+            self._capture(group)
+        self._dirty[group] = None
+
+    def wake(self, group: int, past: RecoveredGroup) -> None:
+        """Note that a group is dormant no longer."""
+        if self._phase != Phase.IDLE:
+            self._asleep[group] = past
+
     def forget(self, group: int) -> None:
         """Want nothing any more for a group that is gone; one with its number wants its own."""
+        assert group in self._dirty
         self._wanted.pop(group, None)
-        self._served = [each for each in self._served if each != group]
+        self._served.pop(group, None)
         self._durable.pop(group, None)
         self._asleep.pop(group, None)
         self._gone[group] = None
@@ -109,44 +150,76 @@ class Checkpoints:
         """Take one more, and then mark the stop as clean."""
         self._is_stopping = True
 
-    def begin_if_wanted(self) -> None:
-        """Begin one, if somebody wants it and none is under way."""
-        if self._is_flushing or self._is_reading or self._is_over:
-            return
-        is_wanted = self._is_wanted or self._wanted or self._is_stopping
-        if (is_wanted or self._store.wants_checkpoint) and not self._store.is_checkpointing:
+    def go_on(self) -> bool:
+        """Begin one if it is wanted and none is under way, or capture more for the one that is.
+
+        Return whether there is more to capture in the next turn.
+        """
+        if self._phase == Phase.IDLE and self._is_due():
             self._begin()
+        if self._phase == Phase.CAPTURING:
+            self._capture_slice()
+        return self._phase == Phase.CAPTURING
+
+    def _is_due(self) -> bool:
+        if self._is_over or self._store.is_checkpointing:
+            return False
+        is_wanted = self._is_wanted or bool(self._wanted) or self._is_stopping
+        return is_wanted or self._store.wants_checkpoint
 
     def _begin(self) -> None:
-        self._served = list(self._wanted)
-        self._wanted.clear()
+        assert not self._pending
+        assert not self._captured
+        self._phase = Phase.CAPTURING
+        self._served, self._wanted = self._wanted, {}
         self._is_wanted = False
         self._covered = self._store.issued
-        self._captured = [replica.checkpoint() for replica in self._groups.values()]
-        self._asleep = dict(self._dormant)
-        self._captured += [_as_checkpoint(past) for past in self._asleep.values()]
-        for replica in self._groups.values():
-            replica.retain(is_checkpointing=True)
+        self._pending, self._dirty = self._dirty, {}
         self._is_last = self._is_stopping
         self._gone.clear()
-        self._is_flushing = True
-        if self._outside.flush():
-            self.on_flushed()
+
+    def _capture_slice(self) -> None:
+        for group in list(islice(self._pending, self._slice_max)):
+            self._capture(group)
+        captured, self._unflushed = self._unflushed, []
+        is_flushed = self._outside.flush(captured)
+        if not self._pending:
+            self._phase = Phase.FLUSHING
+            if is_flushed:
+                self.on_flushed()
+
+    def _capture(self, group: int) -> None:
+        """Capture a group as it was when the running checkpoint began: it did not change since."""
+        assert self._phase == Phase.CAPTURING
+        del self._pending[group]
+        replica, past = self._groups.get(group), self._dormant.get(group)
+        if replica is not None:
+            captured = replica.checkpoint()
+            if replica.retain(is_checkpointing=True):
+                self._retained.append(replica)
+                self._dirty[group] = None  # The next one must have these ops kept again.
+            self._unflushed.append(group)
+        elif past is not None:
+            captured = _as_checkpoint(past)
+        else:
+            self._store.capture_gone(group)
+            return
+        self._captured[group] = captured
+        self._store.capture(captured)
 
     def on_flushed(self) -> None:
         """Go on with what was captured: all that it depends on is durable, or known to lack."""
-        assert self._is_flushing
-        self._is_flushing = False
-        self._is_reading = True
-        lacking = dict.fromkeys(self._outside.lacking())
-        for each in self._captured:
-            if each.state.group in lacking:
-                above = _commit_op(self._durable.get(each.state.group))
-                self._carried.want(each.state.group, above=above, until=_commit_op(each))
-        self._captured = [
-            self._without_lacking(each) if each.state.group in lacking else each
-            for each in self._captured
-        ]
+        if self._phase != Phase.FLUSHING:
+            return  # Others are still to be captured.
+        self._phase = Phase.READING
+        for group in dict.fromkeys(self._outside.lacking()):
+            captured = self._captured.get(group)
+            if captured is not None:
+                above = _commit_op(self._durable.get(group))
+                self._carried.want(group, above=above, until=_commit_op(captured))
+                self._captured[group] = self._without_lacking(captured)
+                self._store.capture(self._captured[group])
+                self._dirty[group] = None  # The next one must carry its ops along again.
         self._carried.read_on()
         self._write_if_read()
 
@@ -166,13 +239,14 @@ class Checkpoints:
 
     def _write_if_read(self) -> None:
         """Write what was captured, once the journal can go on without its oldest files."""
+        assert self._phase == Phase.READING
         if not self._carried.is_complete:
             return
-        self._is_reading = False
-        self._is_writing = True
+        self._phase = Phase.WRITING
         # A state that came from others is in no journal: who waits for it to be durable waits on.
-        self._served = [group for group in self._served if group not in self._carried.missing]
-        self._store.begin_checkpoint(self._captured, self._live, covered=self._covered)
+        for group in self._carried.missing:
+            self._served.pop(group, None)
+        self._store.begin_checkpoint((), self._live, covered=self._covered)
 
     def _live(self, group: int, op: int) -> tuple[bytes, Buffer | None] | None:
         if self._carried.holds(group, op):
@@ -180,7 +254,7 @@ class Checkpoints:
             if carried is None:
                 raise UnreadableError(group, op)
             return carried
-        past = self._asleep.get(group)
+        past = self._asleep.get(group) or self._dormant.get(group)
         if past is not None:
             for entry in past.entries:
                 if entry.header.op == op:
@@ -191,23 +265,24 @@ class Checkpoints:
 
     def end_if_durable(self) -> list[int] | None:
         """Give the groups that waited for the running one, once it is durable."""
-        if not self._is_writing or self._store.is_checkpointing:
+        if self._phase != Phase.WRITING or self._store.is_checkpointing:
             return None
-        self._is_writing = False
+        self._phase = Phase.IDLE
         self.done_count += 1
         self._carried.clear()
-        self._durable = {
-            each.state.group: each for each in self._captured if each.state.group not in self._gone
-        }
-        self._captured = []
+        self._durable.update(self._captured)
+        for group in self._gone:
+            self._durable.pop(group, None)
+        self._captured = {}
         self._asleep = {}
-        for replica in self._groups.values():
+        for replica in self._retained:
             replica.retain(is_checkpointing=False)
+        self._retained = []
         if self._is_last:
             self._is_over = True
             self._store.stop_clean()
-        served, self._served = self._served, []
-        return served
+        served, self._served = self._served, {}
+        return list(served)
 
 
 def _commit_op(checkpoint: GroupCheckpoint | None) -> int:

@@ -7,9 +7,13 @@ so there is one writer (RC-9).
 Flow: apply, store.
 """
 
+from collections import deque
+from collections.abc import Sequence
+
 import msgspec
 
 from headrace.base.ids import GroupId, unpack_namespace
+from headrace.metadata.state import TopicKey
 from headrace.metadata.target import PartitionTarget
 from headrace.partitions.dedup import DedupTable
 from headrace.partitions.gather import Polled
@@ -21,10 +25,9 @@ from headrace.ports.segments import (
     ReadSegment,
     RemovePartition,
     SegmentEvent,
-    SegmentFailed,
     SegmentRead,
-    SegmentsOpened,
 )
+from headrace.shard.awaited import Awaited
 from headrace.shard.clearing import Clearing
 from headrace.shard.config import GroupConfig
 from headrace.shard.desk import Desk
@@ -111,18 +114,26 @@ class Keeper:
         self.shared = PartitionsShared(settings.tail_bytes_max)
         self.locals: dict[int, Local] = {}
         self._revision = -1
-        self._awaited: dict[int, tuple[Operation, int]] = {}  # by partition: what, and until when
+        self._of_topic: dict[TopicKey, dict[int, None]] = {}  # the partitions that are here
+        # The partitions that the disk knew at the start, awake or gone meanwhile or not.
+        self._known: dict[TopicKey, dict[int, None]] = {}
+        for group, _ in desk.data_plane.dormant_groups():
+            self._known.setdefault(_topic_of(group), {})[group] = None
+        self._doubted: dict[TopicKey, None] = {}  # until all metadata is applied again (RC-16)
+        self._awaited = Awaited()
         self._unstored: dict[int, Local] = {}
         self._store_due = 0
         self._flushes: dict[int, tuple[Local, int]] = {}
-        self._captured: list[Local] = []
-        self._removals: list[tuple[int, RemovePartition]] = []  # when their sequence is synced
+        # What is to be removed, and the sequence that must be synced before.
+        self._removals: deque[tuple[int, RemovePartition]] = deque()
         self._pieces = _PieceReader(desk, self.shared)
         self._polled: list[tuple[int, int, Polled | RefusedError]] = []
         self._removed: list[int] = []
-        self._fenced: dict[int, None] = {}
+        self._fenced: dict[int, Local] = {}
         self.findings: list[Finding] = []
         self._unopened: dict[int, Local] = {}  # until the journal is applied again
+        self._opening: dict[int, Local] = {}  # until their files are taken up, or judged
+        self._short: dict[int, Local] = {}  # those of which a power cut may have taken something
         self._unsettled: dict[int, Local] = {}  # until the log says what went with the power
         self._orphans = Orphans(desk, self.shared)
         self._clearing = Clearing(desk, self.shared)
@@ -142,14 +153,23 @@ class Keeper:
     @property
     def is_open(self) -> bool:
         """Whether all partitions are taken up, or known to be damaged; none has foreign files."""
-        return self._orphans.is_settled and all(
-            local.fence is not None or local.machine.is_open for local in self.locals.values()
-        )
+        opening = self._opening
+        while opening:
+            group, local = next(iter(opening.items()))
+            if local.fence is None and not local.machine.is_open:
+                return False
+            del opening[group]  # It stays as it is: nobody looks at it again.
+        return self._orphans.is_settled
 
     @property
     def is_short(self) -> bool:
         """Whether the log of a partition does not say yet what a power cut may have taken."""
-        return any(local.fence is None and local.is_short for local in self.locals.values())
+        while self._short:
+            group, local = next(iter(self._short.items()))
+            if local.fence is None and local.is_short:
+                return True
+            del self._short[group]
+        return False
 
     @property
     def is_stuck(self) -> bool:
@@ -163,38 +183,53 @@ class Keeper:
     # Making the partitions equal to the metadata.
 
     def reconcile(self) -> None:
-        """Compare, and do what is missing (RC-3)."""
+        """Compare what has changed, and do what is missing (RC-3)."""
         desk = self._desk
-        if desk.state.revision == self._revision:
-            if self._awaited:
-                self._look_after_awaited()
+        is_changed = desk.state.revision != self._revision
+        is_behind = (is_changed or bool(self._doubted)) and not desk.is_caught_up
+        if not is_changed and (is_behind or not self._doubted):
+            self._look_after_awaited()
             return
-        target = desk.metadata.target()
-        self._revision = target.revision
-        partitions = [self._bounded(each) for each in target.partitions]
-        wanted = {each.group: each for each in partitions}
-        is_behind = not desk.is_caught_up
-        dormant = dict(desk.data_plane.dormant_groups()) if is_behind else {}
-        for group in [group for group in self.locals if group not in wanted]:
+        topics = self._changed_topics()
+        self._revision = desk.state.revision
+        if not is_behind:
+            topics |= self._doubted
+            self._doubted = {}
+        for key in topics:
+            self._reconcile_topic(key, is_behind=is_behind)
+        self._open_replayed()  # before anything is ordered in one that was just made
+
+    def _changed_topics(self) -> dict[TopicKey, None]:
+        """Return the topics that must be looked at; all, if it is not known which have changed."""
+        changed = self._desk.state.topics_changed_since(self._revision)
+        if changed is None:
+            changed = [*self._desk.metadata.topic_keys(), *self._of_topic, *self._known]
+        return dict.fromkeys(changed)
+
+    def _reconcile_topic(self, key: TopicKey, *, is_behind: bool) -> None:
+        plane = self._desk.data_plane
+        wanted = {each.group: each for each in self._desk.metadata.partitions_of(key)}
+        for group in [group for group in self._of_topic.get(key, ()) if group not in wanted]:
             self._remove(group)
-        for each in partitions:
+        for target in wanted.values():
+            each = self._bounded(target)
             local = self.locals.get(each.group)
             if local is not None and local.target.created_revision != each.created_revision:
                 self._remove(each.group)
                 local = None
             if local is None:
-                if is_behind and dormant.get(each.group) != each.created_revision:
-                    self._revision = -1  # It may have been deleted, and another have its name.
-                    desk.probes.hit("partitions.doubted")
+                if is_behind and plane.dormant_origin(each.group) != each.created_revision:
+                    self._doubted[key] = None  # It may be deleted, and another have its name.
+                    self._desk.probes.hit("partitions.doubted")
                     continue
                 local = self._add(each)
             local.target = each
             self._propose_missing(local)
-        self._open_replayed()  # before anything is ordered in one that was just made
-        for group, origin in desk.data_plane.dormant_groups():
+        for group in self._known.get(key, ()):
             # What metadata has seen created and does not know any more was deleted; what it has
             # not seen yet may be to come: this replica may lag (RC-16).
-            if group not in wanted and origin is not None and origin <= target.revision:
+            origin = plane.dormant_origin(group)
+            if group not in wanted and origin is not None and origin <= self._revision:
                 self._forget(group, origin)
 
     def _bounded(self, target: PartitionTarget) -> PartitionTarget:
@@ -208,26 +243,29 @@ class Keeper:
 
     def _look_after_awaited(self) -> None:
         """See whether what was proposed is applied; what is not is proposed again."""
-        for group, (operation, due) in list(self._awaited.items()):
-            local = self.locals.get(group)
-            if local is None or not self._is_missing(local):
-                del self._awaited[group]
-                if local is not None:
-                    if operation == Operation.LOST_RANGE:
-                        self._tell_lost(local)
-                    self._propose_missing(local)
-            elif self._desk.now >= due:
+        if not self._desk.data_plane.has_begun:
+            return
+        stirred, due = self._awaited.take(self._desk.now)
+        for group in stirred | due:
+            local = self.locals[group]
+            if not self._is_missing(local):
+                operation = self._awaited.operation(group)
+                self._awaited.pop(group)
+                if operation == Operation.LOST_RANGE:
+                    self._tell_lost(local)
+                self._propose_missing(local)
+            elif group in due:
                 self._propose_missing(local)
 
-    def _settle_tails(self) -> None:
-        """Have partitions whose logs say what went with the power forget that they must.
+    def _settle_tail(self, group: int) -> None:
+        """Have a partition whose log says what went with the power forget that it must.
 
-        Not before their files were judged by it.
+        Not before its files were judged by it.
         """
-        for group, local in list(self._unsettled.items()):
-            if local.machine.is_open and not local.is_short:
-                del self._unsettled[group]
-                self._desk.data_plane.settle_tail(group)
+        local = self._unsettled.get(group)
+        if local is not None and local.machine.is_open and not local.is_short:
+            del self._unsettled[group]
+            self._desk.data_plane.settle_tail(group)
 
     def _tell_lost(self, local: Local) -> None:
         """Tell which offsets a power cut may have taken, unless they are purged by now (D12)."""
@@ -240,7 +278,7 @@ class Keeper:
 
     def _is_missing(self, local: Local) -> bool:
         machine = local.machine
-        match self._awaited[local.target.group][0]:
+        match self._awaited.operation(local.target.group):
             case Operation.PURGE_PARTITION:
                 return machine.purge_generation < local.target.purge_generation
             case Operation.LOST_RANGE:
@@ -273,7 +311,10 @@ class Keeper:
         is_tail_lost = past is not None and past.state.is_tail_lost
         if is_tail_lost:
             local.lost_until = ceiling
+            self._short[target.group] = local
         self.locals[target.group] = local
+        self._of_topic.setdefault(_topic_of(target.group), {})[target.group] = None
+        self._opening[target.group] = local
         if desk.settings.data.replica_count > 1:
             machine.open()  # What its own journal lacks, the others have.
         else:
@@ -286,18 +327,26 @@ class Keeper:
     def _remove(self, group: int) -> None:
         """Forget a partition; its files go once the journal will not bring it back."""
         local = self.locals.pop(group)
-        self._awaited.pop(group, None)
-        self._fenced.pop(group, None)
-        self._unstored.pop(group, None)
-        self._unopened.pop(group, None)
-        self._unsettled.pop(group, None)
+        key = _topic_of(group)
+        del self._of_topic[key][group]
+        if not self._of_topic[key]:
+            del self._of_topic[key]
+        self._awaited.pop(group)
+        for each in (
+            self._fenced,
+            self._unstored,
+            self._unopened,
+            self._opening,
+            self._short,
+            self._unsettled,
+        ):
+            each.pop(group, None)
         self.retention.forget(group)
         local.machine.close()
         self._forget(group, local.target.created_revision)
         self._removed.append(group)
         self._desk.probes.hit("partitions.removed")
-        if group in self._flushes:
-            self._check_flushed()  # No answer of the disk may come any more that would lead there.
+        self._check_flushed(group)  # No answer of the disk may come that would lead there.
 
     def _forget(self, group: int, created_revision: int) -> None:
         plane = self._desk.data_plane
@@ -330,18 +379,16 @@ class Keeper:
         desk = self._desk
         group = local.target.group
         if not desk.data_plane.has_begun:
-            self._awaited[group] = (operation, desk.now)
+            self._awaited.put(group, operation, desk.now)
             return
-        self._awaited[group] = (operation, desk.now + _PROPOSE_AGAIN_TICKS)
+        self._awaited.put(group, operation, desk.now + _PROPOSE_AGAIN_TICKS)
         if local.replica.is_primary:
             desk.data_plane.propose(group, OwnOp(operation, body))
 
     @property
     def is_purged(self) -> bool:
         """Whether the partitions have applied all purges that metadata knows of."""
-        return not any(
-            operation == Operation.PURGE_PARTITION for operation, _ in self._awaited.values()
-        )
+        return not self._awaited.is_purging
 
     # Storing.
 
@@ -350,9 +397,9 @@ class Keeper:
         desk = self._desk
         if self._unopened:
             self._open_replayed()
-        if self._unsettled:
-            self._settle_tails()
-        self._store_touched()
+        self._look_at_touched()
+        if self.shared.marked:
+            self._look_at_marked()
         if self._unstored and desk.now >= self._store_due:
             self._store_all()
         self._read_pieces()
@@ -363,7 +410,8 @@ class Keeper:
         if self._removals:
             self._remove_files()
         if not self._orphans.is_over:
-            self._orphans.after_turn(self.locals, revision=self._revision)
+            revision = -1 if self._doubted else self._revision
+            self._orphans.after_turn(self.locals, revision=revision)
 
     def _read_pieces(self) -> None:
         plane = self._desk.data_plane
@@ -384,18 +432,34 @@ class Keeper:
             local.machine.open(is_whole=True, lost_until=local.lost_until)
         self._unopened.clear()
 
-    def _store_touched(self) -> None:
+    def _look_at_touched(self) -> None:
+        """Store what the partitions that did something hold, and see what came of their ops."""
         plane = self._desk.data_plane
         for group in plane.touched:
             local = self.locals.get(group)
             if local is None:
                 continue
+            self._awaited.stir(group)
+            if self._unsettled:
+                self._settle_tail(group)
             waiting = local.machine.waiting_bytes
             if waiting >= self._desk.settings.store_bytes:
                 local.machine.store()
             elif waiting:
                 self._unstored[group] = local
         plane.touched.clear()
+
+    def _look_at_marked(self) -> None:
+        """Have offsets removed that were stored for consumer groups which are gone (RC-17).
+
+        Such an op may have been ordered before the group was deleted, and be applied after.
+        """
+        marked, self.shared.marked = self.shared.marked, {}
+        for owner in marked:
+            assert isinstance(owner, PartitionMachine)
+            local = self.locals.get(owner.options.namespace)
+            if local is not None and local.target.group not in self._awaited:
+                self._propose_missing(local)
 
     def _store_all(self) -> None:
         self._store_due = self._desk.now + self._desk.settings.store_ticks
@@ -426,68 +490,68 @@ class Keeper:
     def _remove_files(self) -> None:
         synced = self._desk.data_plane.store.synced
         while self._removals and self._removals[0][0] <= synced:
-            self._desk.out.append(self._removals.pop(0)[1])
+            self._desk.out.append(self._removals.popleft()[1])
 
     def on_segment(self, event: SegmentEvent) -> None:
         """Take an answer of the folder of segments."""
-        self.shared.step(event)
-        if isinstance(event, (SegmentFailed, SegmentsOpened)):
+        owner = self.shared.step(event)
+        if self.shared.fenced:
             self._note_fences()
-        if self._flushes:
-            self._check_flushed()
+        if isinstance(owner, PartitionMachine):
+            group = owner.options.namespace
+            self._settle_tail(group)
+            self._check_flushed(group)
 
     def _note_fences(self) -> None:
         """Tell of partitions that serve nothing any more (P7).
 
         What the segments of such a one lack stays in the journal: a restart writes them again.
         """
-        for group, local in self.locals.items():
-            if local.fence is not None and group not in self._fenced:
-                self._fenced[group] = None
-                self.findings.append(Finding("fenced", local.name, 0, local.fence))
+        fenced, self.shared.fenced = self.shared.fenced, {}
+        for owner in fenced:
+            assert isinstance(owner, PartitionMachine)
+            local = self.locals[owner.options.namespace]
+            assert local.fence is not None
+            self._fenced[local.target.group] = local
+            self.findings.append(Finding("fenced", local.name, 0, local.fence))
 
     # Checkpoints.
 
-    def flush(self) -> bool:
-        """Have all segments synced as far as now; whether they are already.
+    def flush(self, groups: Sequence[int]) -> bool:
+        """Have the segments of partitions synced as far as now; whether all given so far are.
 
         Nobody waits for a partition that is fenced: `lacking` names it.
         """
-        self._captured = list(self.locals.values())
-        self._flushes = {}
-        for local in self._captured:
-            token = None if local.fence is not None else local.machine.flush()
-            if token is not None:
-                self._flushes[local.target.group] = (local, token)
+        for group in groups:
+            local = self.locals.get(group)
+            token = None if local is None or local.fence is not None else local.machine.flush()
+            if local is not None and token is not None:
+                self._flushes[group] = (local, token)
         return not self._flushes
 
     def lacking(self) -> list[int]:
         """Give the partitions whose segments never got all that was flushed (P7)."""
-        found: list[int] = [
-            local.target.group for local in self._captured if local.machine.is_lacking
-        ]
+        found = [group for group, local in self._fenced.items() if local.machine.is_lacking]
         if found:
             self._desk.probes.hit("partitions.lacking_in_checkpoint")
         return found
 
-    def _check_flushed(self) -> None:
-        done = [
-            group
-            for group, (local, token) in self._flushes.items()
-            if local.machine.is_flushed(token)
-            or local.fence is not None
-            or self.locals.get(group) is not local
-        ]
-        for group in done:
+    def _check_flushed(self, group: int) -> None:
+        """Go on with a checkpoint, if this partition was the last that it waited for."""
+        local, token = self._flushes.get(group, (None, 0))
+        if local is None:
+            return
+        is_gone = self.locals.get(group) is not local
+        if is_gone or local.fence is not None or local.machine.is_flushed(token):
             del self._flushes[group]
-        if done and not self._flushes:
-            self._desk.data_plane.on_flushed()
+            if not self._flushes:
+                self._desk.data_plane.on_flushed()
 
     def on_checkpointed(self) -> None:
         """Remove files that the checkpoint no longer names."""
-        for local in self._captured:
-            local.machine.on_checkpointed()
-        self._captured = []
+        for owner in self.shared.end_checkpoint():
+            assert isinstance(owner, PartitionMachine)
+            owner.on_checkpointed()
 
     # Time.
 
@@ -497,3 +561,8 @@ class Keeper:
         self.shared.tick(desk.now)
         self._clearing.tick()
         self.retention.tick()
+
+
+def _topic_of(group: int) -> TopicKey:
+    stream, topic, _ = unpack_namespace(GroupId(group))
+    return stream, topic

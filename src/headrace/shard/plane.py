@@ -132,7 +132,12 @@ class Plane:
         self._dormant = {each.state.group: each for each in opened.groups}
         self._ceilings = Ceilings(opened.ceilings, config.offsets_reserved)
         self._checkpoints = Checkpoints(
-            self.store, self.groups, self._dormant, self._outside, self._new_read_token
+            self.store,
+            self.groups,
+            self._dormant,
+            self._outside,
+            self._new_read_token,
+            config.capture_groups_max,
         )
         self._has_begun = False
         self._timers = Timers()
@@ -200,12 +205,15 @@ class Plane:
         A past of an earlier incarnation of the same name is gone with this.
         """
         assert config.group not in self.groups
+        self._checkpoints.touch(config.group)
         past = self._dormant.pop(config.group, None)
         if past is not None and origin_of(past) not in (None, config.origin):
             self._checkpoints.forget(config.group)
             self.store.stage_gone(config.group)
             self._has_staged = True
             past = None
+        if past is not None:
+            self._checkpoints.wake(config.group, past)
         if past is None:
             past = _forgotten(config.group, self._opened)
         past = _after_power_loss(past, is_persisted=config.is_persisted)
@@ -239,6 +247,7 @@ class Plane:
 
     def remove_group(self, group: int) -> None:
         """Forget a group with all it had, known or dormant; who waits for it is told so."""
+        self._checkpoints.touch(group)
         replica = self.groups.pop(group, None)
         self._configs.pop(group, None)
         self._dormant.pop(group, None)
@@ -256,6 +265,11 @@ class Plane:
     def dormant_groups(self) -> list[tuple[int, int | None]]:
         """Give the groups that the disk knows and nobody has asked for, each with its origin."""
         return [(group, origin_of(past)) for group, past in self._dormant.items()]
+
+    def dormant_origin(self, group: int) -> int | None:
+        """Return the origin of a group that nobody has asked for, if it is one and has one."""
+        past = self._dormant.get(group)
+        return None if past is None else origin_of(past)
 
     def ceiling_of(self, group: int) -> int:
         """Give the offset below which a group may have given out offsets that are not durable."""
@@ -277,6 +291,7 @@ class Plane:
 
     def _start_group(self, replica: Replica) -> None:
         self.touched[replica.group] = None
+        self._checkpoints.touch(replica.group)
         for effect in replica.start():
             self.carry_out[type(effect)](replica, effect)
 
@@ -391,7 +406,7 @@ class Plane:
         self._flush()
         if served is None:
             if self._has_begun or self._may_begin():
-                self._checkpoints.begin_if_wanted()
+                self._is_stirred |= self._checkpoints.go_on()
         else:
             # The owner of the machines must first learn that this one is durable: what it may then
             # remove is what this one does not name, not what the next one will not.
@@ -405,6 +420,7 @@ class Plane:
         while self._inbox:
             replica, event = self._inbox.popleft()
             self.touched[replica.group] = None
+            self._checkpoints.touch(replica.group)
             for effect in replica.step(event):
                 self.carry_out[type(effect)](replica, effect)
             if replica.state.is_short:

@@ -9,6 +9,7 @@ Flow: route, reply.
 """
 
 import struct
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from headrace.metadata.access import reach
@@ -181,8 +182,9 @@ class Polls:
 
     def after_turn(self) -> None:
         """Answer what was read, and the polls that waited for an offset to be stored."""
-        for group in self._keeper.take_removed():
-            self._forget_partition(group)
+        removed = self._keeper.take_removed()
+        if removed:
+            self._forget_partitions(dict.fromkeys(removed))
         for group, ticket, result in self._keeper.take_polled():
             local = self._keeper.locals.get(group)
             if local is not None:
@@ -276,13 +278,13 @@ class Polls:
                 if self._desk.answers.is_waiting(poll.ticket):
                     self._refuse(poll, Code.CANNOT_APPEND_MESSAGE)
 
-    def _forget_partition(self, group: int) -> None:
-        """Refuse the polls of a partition that is gone, or is another one now."""
-        gone = [poll for poll in self._reading.values() if poll.key.group == group]
+    def _forget_partitions(self, removed: Mapping[int, None]) -> None:
+        """Refuse the polls of partitions that are gone, or are others now."""
+        gone = [poll for poll in self._reading.values() if poll.key.group in removed]
         self._reading = {
-            ticket: poll for ticket, poll in self._reading.items() if poll.key.group != group
+            ticket: poll for ticket, poll in self._reading.items() if poll.key.group not in removed
         }
-        for key in [key for key in self._commits if key.group == group]:
+        for key in [key for key in self._commits if key.group in removed]:
             del self._commits[key]
             gone += self._parked.pop(key, ())
         for poll in gone:

@@ -9,6 +9,7 @@ connections -> router -> metadata plane | data plane | reads       one turn: all
 Flow: route, replicate, apply, store, reply.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.base.ids import METADATA_GROUP
@@ -452,9 +453,9 @@ class Shard:
         """Whether both stores know that the stop was clean."""
         return all(plane.is_stopped for plane in self._planes)
 
-    def flush(self) -> bool:
-        """Have the segments synced as far as now; whether they are already."""
-        return self.keeper.flush()
+    def flush(self, groups: Sequence[int]) -> bool:
+        """Have the segments of partitions synced as far as now; whether all given so far are."""
+        return self.keeper.flush(groups)
 
     def lacking(self) -> list[int]:
         """Give the partitions whose segments never got all that was flushed."""

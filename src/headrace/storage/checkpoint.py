@@ -6,7 +6,8 @@ Invariants: the superblock names the file by number and checksum, so that a stal
 """
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from itertools import chain
 
 import msgspec
 
@@ -48,31 +49,38 @@ class CheckpointEncoder:
 
     def __init__(self, identity: Identity) -> None:
         self._identity = identity
-        self._blocks: dict[int, tuple[GroupCheckpoint, bytes]] = {}
+        self._seen: dict[int, GroupCheckpoint] = {}
+        self._blocks: dict[int, bytes] = {}
         self.blocks_encoded = 0
+
+    def encode_group(self, group: GroupCheckpoint) -> bytes:
+        """Return the block of a group; the same value as last time has the same block."""
+        number = group.state.group
+        if self._seen.get(number) is not group:
+            self._seen[number] = group
+            self._blocks[number] = _encode_group(group)
+            self.blocks_encoded += 1
+        return self._blocks[number]
+
+    def forget(self, group: int) -> None:
+        """Forget the block of a group that is gone."""
+        self._seen.pop(group, None)
+        self._blocks.pop(group, None)
 
     def encode(
         self,
         *,
         number: int,
         covered: int,
-        groups: Iterable[GroupCheckpoint],
+        blocks: Mapping[int, bytes],
         ceilings: Mapping[int, int],
     ) -> bytes:
-        """Give the whole file."""
+        """Return the whole file; `blocks` are those of all groups, by their numbers."""
         assert number > 0
-        blocks: dict[int, tuple[GroupCheckpoint, bytes]] = {}
-        for group in groups:
-            kept = self._blocks.get(group.state.group)
-            if kept is None or kept[0] is not group:
-                kept = (group, _encode_group(group))
-                self.blocks_encoded += 1
-            assert group.state.group not in blocks
-            blocks[group.state.group] = kept
-        self._blocks = blocks
-        ordered = [blocks[group][1] for group in sorted(blocks)]
-        limits = [_CEILING.pack(group, ceilings[group]) for group in sorted(ceilings)]
-        length = _HEAD.size + sum(map(len, ordered)) + len(limits) * _CEILING.size
+        # The file holds all groups, but nothing here is done for each of them in Python.
+        joined = b"".join(map(blocks.__getitem__, sorted(blocks)))
+        words = list(chain.from_iterable(sorted(ceilings.items())))
+        limits = struct.pack(f"<{len(words)}Q", *words)
         head = _HEAD.pack(
             _MAGIC,
             CHECKPOINT_VERSION,
@@ -80,11 +88,11 @@ class CheckpointEncoder:
             self._identity.pack(),
             number,
             covered,
-            length + _CHECKSUM_BYTES,
-            len(ordered),
-            len(limits),
+            _HEAD.size + len(limits) + len(joined) + _CHECKSUM_BYTES,
+            len(blocks),
+            len(ceilings),
         )
-        covered_bytes = b"".join([head, *limits, *ordered])
+        covered_bytes = b"".join([head, limits, joined])
         return covered_bytes + xxh3_64(covered_bytes).to_bytes(_CHECKSUM_BYTES, "little")
 
 

@@ -10,7 +10,7 @@ A crash at any step leaves the old checkpoint with the old tail, or the new one 
 no file is overwritten before the last copy of the superblock is durable.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TypeAlias
 
 import msgspec
@@ -38,12 +38,42 @@ class UnreadableError(Exception):
         super().__init__(f"op {op} of group {group} cannot be read, and is in the journal alone")
 
 
+class _Changes(msgspec.Struct):
+    """How groups differ from the checkpoint before."""
+
+    blocks: dict[int, bytes] = msgspec.field(default_factory=dict)
+    commits: dict[int, int] = msgspec.field(default_factory=dict)
+    gone: dict[int, None] = msgspec.field(default_factory=dict)
+
+    def put(self, group: GroupCheckpoint, block: bytes) -> None:
+        """Note a group as it is now."""
+        number = group.state.group
+        self.gone.pop(number, None)
+        self.blocks[number] = block
+        self.commits[number] = prepare_op(group.commit_header) if group.commit_header else 0
+
+    def drop(self, group: int) -> None:
+        """Note that a group is gone."""
+        self.blocks.pop(group, None)
+        self.commits.pop(group, None)
+        self.gone[group] = None
+
+    def add(self, later: "_Changes") -> None:
+        """Apply changes that came after these."""
+        for group in later.gone:
+            self.drop(group)
+        for group in later.blocks:
+            self.gone.pop(group, None)
+        self.blocks.update(later.blocks)
+        self.commits.update(later.commits)
+
+
 class _Order(msgspec.Struct):
     """One checkpoint that was asked for."""
 
     number: int
     covered: int
-    groups: tuple[GroupCheckpoint, ...]
+    changes: _Changes
     ceilings: dict[int, int]
     live: Live
     checksum: int = 0
@@ -73,6 +103,10 @@ class Checkpointer:
         self._outbox = outbox
         self._number_last = self.number
         self._now = 0
+        self._staged = _Changes()  # of the next checkpoint to be asked for
+        # All groups as the running checkpoint has them, or the last one if none is running.
+        self._blocks: dict[int, bytes] = {}
+        self._commits: dict[int, int] = {}
         self._current: _Order | None = None
         self._next: _Order | None = None
         self._is_short = False
@@ -109,17 +143,21 @@ class Checkpointer:
         """An op found no room: a checkpoint may make some."""
         self._is_short = True
 
-    def begin(
-        self,
-        groups: Iterable[GroupCheckpoint],
-        ceilings: dict[int, int],
-        live: Live,
-        covered: int,
-    ) -> int:
+    def stage(self, group: GroupCheckpoint) -> None:
+        """Have a group in the next checkpoint as it is given here, and in those that follow."""
+        self._staged.put(group, self._encoder.encode_group(group))
+
+    def stage_gone(self, group: int) -> None:
+        """Leave a group out of the next checkpoint, and of those that follow."""
+        self._encoder.forget(group)
+        self._staged.drop(group)
+
+    def begin(self, ceilings: dict[int, int], live: Live, covered: int) -> int:
         """Start a checkpoint, or the next one after that which runs; return its number."""
         assert covered <= self._journal.issued
         self._number_last += 1
-        order = _Order(self._number_last, covered, tuple(groups), dict(ceilings), live)
+        changes, self._staged = self._staged, _Changes()
+        order = _Order(self._number_last, covered, changes, dict(ceilings), live)
         if self._current is None:
             self._start(order)
         elif self._current.retry_at:
@@ -129,6 +167,9 @@ class Checkpointer:
             self._start(order)
         else:
             self._outbox.probes.hit("checkpoint: one waits for another")
+            if self._next is not None:
+                self._next.changes.add(changes)
+                order.changes = self._next.changes
             self._next = order
         return order.number
 
@@ -173,10 +214,16 @@ class Checkpointer:
         assert self._current is None or self._current is order
         self._current = order
         order.retry_at = 0
+        changes = order.changes
+        for group in changes.gone:
+            self._blocks.pop(group, None)
+            self._commits.pop(group, None)
+        self._blocks.update(changes.blocks)
+        self._commits.update(changes.commits)
         data = self._encoder.encode(
             number=order.number,
             covered=order.covered,
-            groups=order.groups,
+            blocks=self._blocks,
             ceilings=order.ceilings,
         )
         order.checksum = checkpoint_checksum(data)
@@ -186,10 +233,6 @@ class Checkpointer:
     def _choose_files(self, order: _Order) -> list[Entry]:
         """Choose the oldest files that can be freed; give the live entries that lie in them."""
         ring = self._journal.ring
-        commits = {
-            one.state.group: prepare_op(one.commit_header) if one.commit_header else 0
-            for one in order.groups
-        }
         chosen: list[Entry] = []
         enough = 0 if self._is_healing else ring.admission_bytes // 2
         for used in ring.used[:-1]:
@@ -197,7 +240,7 @@ class Checkpointer:
             if used.last > order.covered or (kept_bytes <= enough and not self._is_short):
                 break
             try:
-                entries = self._live_entries(used.ordinal, commits, order.live)
+                entries = self._live_entries(used.ordinal, order.live)
             except UnreadableError as error:
                 self._outbox.probes.hit("checkpoint: a file stays for what cannot be read")
                 self._outbox.find(Finding("full", checkpoint_name(order.number), 0, str(error)))
@@ -214,9 +257,9 @@ class Checkpointer:
             self._outbox.probes.hit("checkpoint: live entries travel")
         return chosen
 
-    def _live_entries(self, ordinal: int, commits: dict[int, int], live: Live) -> list[Entry]:
+    def _live_entries(self, ordinal: int, live: Live) -> list[Entry]:
         entries = []
-        for group, op in self._journal.index.held_in(ordinal, above=commits):
+        for group, op in self._journal.index.held_in(ordinal, above=self._commits):
             found = live(group, op)
             if found is not None:
                 place = self._journal.index.find(group, op)

@@ -402,20 +402,30 @@ class Store:
         """Give the reads that have come: token, header, body; both empty when it is damaged."""
         return self._reads.take()
 
+    def capture(self, group: GroupCheckpoint) -> None:
+        """Have a group in the next checkpoint as it is given here; nothing is written yet."""
+        self._checkpointer.stage(group)
+
+    def capture_gone(self, group: int) -> None:
+        """Leave a group out of the next checkpoint."""
+        self._checkpointer.stage_gone(group)
+
     def begin_checkpoint(
         self, groups: Iterable[GroupCheckpoint], live: Live, *, covered: int | None = None
     ) -> int:
         """Make all groups durable as they are; return the number that `checkpointed` will reach.
 
-        Every group of the store must be given; one that is the same object as last time is not
-        encoded again. `covered` is what was `issued` when the groups were as they are given, if
-        that was not just now. While a checkpoint runs, the newest one asked for waits. `live` gives
-        the header and body of an op above the commit point that must be kept; it is called in
-        `step`, when files are freed.
+        Every group that has changed since the last checkpoint must be given here or to `capture`
+        before, at first every group of the store; the others keep their block. `covered` is what
+        was `issued` when the groups were as they are given, if that was not just now. While a
+        checkpoint runs, the newest one asked for waits. `live` gives the header and body of an op
+        above the commit point that must be kept; it is called in `step`, when files are freed.
         """
         if covered is None:
             covered = self._journal.issued
-        return self._checkpointer.begin(groups, self._ceilings, live, covered)
+        for group in groups:
+            self.capture(group)
+        return self._checkpointer.begin(self._ceilings, live, covered)
 
     def stop_clean(self) -> None:
         """Mark the stop as clean once everything is synced; `is_stopped` says when it is durable.

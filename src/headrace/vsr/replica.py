@@ -275,10 +275,11 @@ class Replica:
         """Take a request back that has no place in the log yet; whether there was such a one."""
         return normal.withdraw(self.state, client, request)
 
-    def retain(self, *, is_checkpointing: bool) -> None:
+    def retain(self, *, is_checkpointing: bool) -> bool:
         """Keep what a checkpoint that begins now does not cover, until it has ended.
 
-        The log itself may lose these ops meanwhile, to an installed state that is not durable yet.
+        Return whether there is anything to keep. The log itself may lose these ops meanwhile, to an
+        installed state that is not durable yet.
         """
         state = self.state
         self._kept = (
@@ -286,6 +287,7 @@ class Replica:
             if is_checkpointing
             else {}
         )
+        return bool(self._kept)
 
     def live(self, op: int) -> tuple[bytes, Buffer | None] | None:
         """Give an op that the journal must write again before it frees its file."""

@@ -161,7 +161,7 @@ _SEGMENTS = (
         "A group that is awake can be asked for what a checkpoint must still have of it.",
         Edit(
             checkpoints.Checkpoints._live,
-            "past = self._asleep.get(group)",
+            "past = self._asleep.get(group) or self._dormant.get(group)",
             "past = self._dormant.get(group)",
         ),
     ),
@@ -275,8 +275,8 @@ _NODE = (
         "deleted_partition_comes_back",
         "Metadata names the partition, so it is made.",
         Edit(
-            keeper.Keeper.reconcile,
-            "if is_behind and dormant.get(each.group) != each.created_revision:",
+            keeper.Keeper._reconcile_topic,
+            "if is_behind and plane.dormant_origin(each.group) != each.created_revision:",
             "if False:",
         ),
     ),

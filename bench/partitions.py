@@ -1,0 +1,183 @@
+"""What many partitions cost a shard: time, and how many of them it looks at.
+
+A shard on disks in memory that answer at once. Topics have ten partitions each, and every partition
+holds one batch. A visit is any use of a partition or its group in one turn; `tests/shard/visits.py`
+counts them in a second run, so that counting costs the times nothing. Times are of the processor.
+
+    start           from the files until the shard is ready
+    idle turn       a tick, and nothing else
+    one change      a topic of ten partitions is created, and one is deleted
+    one send        a batch of one message
+    checkpoint      of all partitions: the first one after the start
+    checkpoint of 1 one partition has changed since the last
+
+    python -m bench.partitions [--shortest]
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+
+from headrace.base.limits import MIB
+from headrace.ports.disk import Synced
+from headrace.ports.host import StopWanted
+from headrace.ports.network import Ticked
+from headrace.storage.config import StoreConfig
+from headrace.vsr.events import TakeCheckpoint
+from headrace.wire.commands import streams, topics
+from headrace.wire.identifiers import ToPartition
+from tests.shard import whole
+from tests.shard.visits import Visits, counted_visits
+from tests.shard.whole import START, MemoryDisk, Whole
+
+COUNTS = (100, 1_000, 10_000)
+PER_TOPIC = 10
+IDLE_TURNS = 200
+TICKS_MAX = 100_000
+
+
+class _Disk(MemoryDisk):
+    """Does not keep apart what a power cut would leave: that costs a copy of all files a sync."""
+
+    def sync(self) -> Synced | None:
+        if self.synced == self.written:
+            return None
+        self.synced = self.written
+        return Synced(self.synced)
+
+
+def _store_config(journal: int, boot: int = 1) -> StoreConfig:
+    return StoreConfig(
+        cluster=1,
+        replica=0,
+        replica_count=1,
+        journal_bytes_max=16 * MIB,
+        journal_files=4,
+        record_bytes_max=MIB,
+        boot_identity=boot,
+        journal=journal,
+    )
+
+
+class Row:
+    """One thing that was done: what it cost."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.seconds = 0.0
+        self.turn_seconds = 0.0  # of the longest turn
+        self.visits = 0
+        self.turn_visits = 0
+
+
+class Run:
+    """One shard with so many partitions; `visits` counts if it is there."""
+
+    def __init__(self, count: int, visits: Visits | None) -> None:
+        self.rows: list[Row] = []
+        self._visits = visits
+        self._turn_seconds = 0.0
+        self._node = Whole(tail_bytes_max=64 * MIB)
+        self._client = self._node.client()
+        self._fill(count)
+        self._stop()
+        # The first restart reads a clean stop; kill it so that the next one starts as after that.
+        self._measure("start", self._start)
+        self._client = self._node.client()
+        self._measure("idle turn", self._idle, IDLE_TURNS)
+        self._measure("one change", self._change, 2)
+        self._measure("one send", self._send)
+        self._measure("checkpoint", self._checkpoint)
+        self._send()
+        self._measure("checkpoint of 1", self._checkpoint)
+
+    def _fill(self, count: int) -> None:
+        client = self._client
+        client.ask(streams.CREATE_STREAM, streams.CreateStream("s"))
+        for number in range(count // PER_TOPIC):
+            client.ask(topics.CREATE_TOPIC, topics.CreateTopic("s", PER_TOPIC, f"t{number}"))
+            frames = [
+                client.send_frame_of("s", f"t{number}", [b"one"], to=ToPartition(partition))
+                for partition in range(PER_TOPIC)
+            ]
+            client.post(*frames)
+            self._node.inbox[client.connection].clear()
+
+    def _stop(self) -> None:
+        self._node.step(StopWanted())
+        self._until(lambda: self._node.shard.is_stopped)
+
+    def _start(self) -> None:
+        self._node.segments.kill()
+        self._node.start()
+
+    def _idle(self) -> None:
+        for _ in range(IDLE_TURNS):
+            self._node.now += 1
+            self._node.shard.step(Ticked(self._node.now, START + self._node.now * 10_000))
+
+    def _change(self) -> None:
+        self._client.ask(topics.CREATE_TOPIC, topics.CreateTopic("s", PER_TOPIC, "new"))
+        self._client.ask(topics.DELETE_TOPIC, topics.DeleteTopic("s", "new"))
+
+    def _send(self) -> None:
+        self._client.send("s", "t0", [b"two"])
+
+    def _checkpoint(self) -> None:
+        plane = self._node.shard.desk.data_plane
+        done = plane.checkpoints_done
+        plane.carry_out[TakeCheckpoint](next(iter(plane.groups.values())), TakeCheckpoint())
+        self._until(lambda: plane.checkpoints_done > done)
+
+    def _until(self, is_done: Callable[[], bool]) -> None:
+        for _ in range(TICKS_MAX):
+            if is_done():
+                return
+            self._node.tick()
+        raise AssertionError("it never ends")
+
+    def _measure(self, name: str, action: Callable[[], None], divisor: int = 1) -> None:
+        row = Row(name)
+        if self._visits is not None:
+            self._visits.clear()
+        begin = time.process_time()
+        action()
+        row.seconds = (time.process_time() - begin) / divisor
+        if self._visits is not None:
+            row.visits = self._visits.total // divisor
+            row.turn_visits = self._visits.largest
+        self.rows.append(row)
+
+
+def measure(count: int) -> list[Row]:
+    """Give the rows for so many partitions, times of one run and visits of another."""
+    timed = Run(count, None).rows
+    with counted_visits() as visits:
+        counted = Run(count, visits).rows
+    for row, other in zip(timed, counted, strict=True):
+        row.visits, row.turn_visits = other.visits, other.turn_visits
+    return timed
+
+
+def main(arguments: list[str]) -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--shortest", action="store_true", help="only 100 partitions")
+    parser.add_argument("--counts", type=int, nargs="*", help="other numbers of partitions")
+    chosen = parser.parse_args(arguments)
+    counts = chosen.counts or (COUNTS[:1] if chosen.shortest else COUNTS)
+    setattr(whole, "MemoryDisk", _Disk)  # noqa: B010
+    setattr(whole, "store_config", _store_config)  # noqa: B010
+    print(f"{'partitions':>10}  {'':16}{'ms':>10}{'visits':>12}{'in a turn':>12}", flush=True)
+    for count in counts:
+        for row in measure(count):
+            print(
+                f"{count:>10}  {row.name:16}{row.seconds * 1e3:>10.2f}"
+                f"{row.visits:>12}{row.turn_visits:>12}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,66 @@
+"""The ops that the server itself proposed to partitions, until they are applied.
+
+A partition is looked at when it has done something, or when its op is due to be proposed again: a
+turn does not look at all that wait.
+
+Flow: apply.
+"""
+
+import heapq
+
+from headrace.wire.numbers import Operation
+
+
+class Awaited:
+    """At most one op for each partition."""
+
+    def __init__(self) -> None:
+        self._ops: dict[int, tuple[Operation, int]] = {}  # with the tick at which it is due
+        self._heap: list[tuple[int, int]] = []  # by due tick; what is not in `_ops` too counts not
+        self._stirred: dict[int, None] = {}  # partitions that did something since
+        self._purges: dict[int, None] = {}
+
+    def __contains__(self, group: int) -> bool:
+        return group in self._ops
+
+    @property
+    def is_purging(self) -> bool:
+        """Whether a purge is not applied yet."""
+        return bool(self._purges)
+
+    def operation(self, group: int) -> Operation:
+        """Return what a partition is to apply."""
+        return self._ops[group][0]
+
+    def put(self, group: int, operation: Operation, due: int) -> None:
+        """Look after an op that was proposed, in the place of the one before."""
+        self.pop(group)
+        self._ops[group] = (operation, due)
+        heapq.heappush(self._heap, (due, group))
+        if operation == Operation.PURGE_PARTITION:
+            self._purges[group] = None
+
+    def pop(self, group: int) -> None:
+        """Forget the op of a partition, if there is one."""
+        self._ops.pop(group, None)
+        self._purges.pop(group, None)
+
+    def stir(self, group: int) -> None:
+        """Note that a partition did something: it may have applied its op."""
+        if group in self._ops:
+            self._stirred[group] = None
+
+    def take(self, now: int) -> tuple[dict[int, None], dict[int, None]]:
+        """Return the partitions that did something, and those whose op is due, since the last call.
+
+        An op that is due must be put again, or popped.
+        """
+        stirred = {group: None for group in self._stirred if group in self._ops}
+        self._stirred.clear()
+        due: dict[int, None] = {}
+        while self._heap and self._heap[0][0] <= now:
+            at, group = heapq.heappop(self._heap)
+            known = self._ops.get(group)
+            if known is not None and known[1] == at:
+                due[group] = None
+        return stirred, due
