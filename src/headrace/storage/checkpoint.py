@@ -78,7 +78,7 @@ class CheckpointEncoder:
         """Return the whole file; `blocks` are those of all groups, by their numbers."""
         assert number > 0
         # The file holds all groups, but nothing here is done for each of them in Python.
-        joined = b"".join(map(blocks.__getitem__, sorted(blocks)))
+        ordered = map(blocks.__getitem__, sorted(blocks))
         words = list(chain.from_iterable(sorted(ceilings.items())))
         limits = struct.pack(f"<{len(words)}Q", *words)
         head = _HEAD.pack(
@@ -88,11 +88,11 @@ class CheckpointEncoder:
             self._identity.pack(),
             number,
             covered,
-            _HEAD.size + len(limits) + len(joined) + _CHECKSUM_BYTES,
+            _HEAD.size + len(limits) + sum(map(len, blocks.values())) + _CHECKSUM_BYTES,
             len(blocks),
             len(ceilings),
         )
-        covered_bytes = b"".join([head, limits, joined])
+        covered_bytes = b"".join([head, limits, *ordered])
         return covered_bytes + xxh3_64(covered_bytes).to_bytes(_CHECKSUM_BYTES, "little")
 
 
