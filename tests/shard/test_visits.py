@@ -12,8 +12,10 @@ from headrace.vsr.events import TakeCheckpoint
 from headrace.vsr.timeouts import Timeouts
 from headrace.wire.commands import groups, messages, streams, topics
 from headrace.wire.errors import Code, RefusedError
+from headrace.wire.fields import FieldKind, make_field
 from headrace.wire.identifiers import Consumer, ToPartition
 from headrace.wire.numbers import ConsumerKind
+from headrace.wire.options import make_options
 from headrace.wire.replies import read_answer
 from tests.shard.test_node import WEAK
 from tests.shard.visits import Visits, counted_visits
@@ -43,8 +45,8 @@ def with_partitions(node: Whole, count: int = COUNT) -> Client:
     return client
 
 
-def plane_capturing(count: int) -> PlaneConfig:
-    """Give a data plane that captures so many groups in a turn."""
+def plane_slicing(count: int) -> PlaneConfig:
+    """Give a data plane that looks at so many groups in a turn."""
     return PlaneConfig(
         cluster=1,
         replica=0,
@@ -52,7 +54,7 @@ def plane_capturing(count: int) -> PlaneConfig:
         timeouts=Timeouts(),
         seed=7,
         journal=1,
-        capture_groups_max=count,
+        slice_groups_max=count,
     )
 
 
@@ -155,6 +157,34 @@ def test_a_partition_that_fails_is_found_without_a_search(visits: Visits) -> Non
     assert visits.largest <= 2
 
 
+@pytest.mark.parametrize("slice_max", [1, 256])
+def test_retention_visits_partitions_with_limits_and_sealed_segments(
+    visits: Visits, slice_max: int
+) -> None:
+    """PT-28."""
+    node = Whole(data=plane_slicing(slice_max), retention_ticks=200, segment_bytes_max=512)
+    client = with_partitions(node)
+    hour = make_field(3600 * 1_000_000, FieldKind.UINT64)
+    for name, options in (
+        ("kept", make_options({})),
+        ("old", make_options({"message_expiry": hour})),
+    ):
+        client.ask(topics.CREATE_TOPIC, topics.CreateTopic("s", PER_TOPIC, name, options))
+        for partition in (0, 0, 1, 1):
+            client.send("s", name, [bytes(600)], to=ToPartition(partition))
+    node.tick(20)
+    sealed = [each for each in node.shard.keeper.locals.values() if each.machine.sealed_bytes]
+    assert len(sealed) == 4
+    visits.clear()
+    node.tick(400)
+    assert visits.total == 4  # of two partitions in two passes
+    assert visits.largest == min(2, slice_max)
+    node.crash()
+    visits.clear()
+    node.tick(200)
+    assert visits.total == 2
+
+
 def test_a_checkpoint_visits_what_has_changed(visits: Visits) -> None:
     """O2.8."""
     node = Whole()
@@ -178,7 +208,7 @@ def test_a_checkpoint_visits_what_has_changed(visits: Visits) -> None:
 
 
 def test_a_checkpoint_of_all_partitions_takes_turns(visits: Visits) -> None:
-    node = Whole(data=plane_capturing(4))
+    node = Whole(data=plane_slicing(4))
     with_partitions(node)
     visits.clear()
     checkpoint(node)
@@ -189,7 +219,7 @@ def test_a_checkpoint_of_all_partitions_takes_turns(visits: Visits) -> None:
 def test_a_checkpoint_holds_all_groups_as_of_one_moment() -> None:
     """Decision 0023: a group that changes before its turn has come is captured first."""
     count = 2 * PER_TOPIC
-    node = Whole(data=plane_capturing(1))
+    node = Whole(data=plane_slicing(1))
     client = with_partitions(node, count)
     node.is_reading_segments = False  # Its answers would give the checkpoint more turns.
     plane = node.shard.desk.data_plane

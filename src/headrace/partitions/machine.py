@@ -449,6 +449,8 @@ class PartitionMachine:
             self._probes.hit("partition.offset_ahead")
         if self.stored_group_ids():
             self._shared.marked[self] = None
+        if self.oldest_sealed_stamp is not None:
+            self._shared.sealed[self] = None
         self._artifact = None
 
     def _begin_tail(self) -> None:
@@ -499,6 +501,7 @@ class PartitionMachine:
     def _seal(self, segment: Segment) -> None:
         self._writer.seal(segment)
         self._shared.indexes.touch(segment)
+        self._shared.sealed[self] = None
 
     def _refusal_to_store(self, kind: ConsumerKind, consumer_id: int, offset: int) -> Code | None:
         if offset >= self._log.next_offset:

@@ -53,7 +53,8 @@ class PartitionsShared:
 
     `busy` holds who has effects or finished polls to be taken; whoever takes them removes the entry
     (`PartitionMachine.take_effects` does). `fenced` holds who has become so, `marked` who has an
-    offset of a consumer group that had none there; whoever looks at them removes the entries.
+    offset of a consumer group that had none there, `sealed` who has sealed a segment; whoever looks
+    at them removes the entries.
     Tokens are of one number space, so that an answer finds its way by `step`.
     """
 
@@ -67,6 +68,7 @@ class PartitionsShared:
         self.dropping: dict[Owner, None] = {}  # who has files to remove after a checkpoint
         self.fenced: dict[Owner, None] = {}
         self.marked: dict[Owner, None] = {}
+        self.sealed: dict[Owner, None] = {}
         self.checkpoints_done = 0
         self._owners: dict[int, Owner] = {}
         self._tokens: dict[Owner, dict[int, None]] = {}  # those that are not answered
@@ -122,7 +124,8 @@ class PartitionsShared:
 
     def forget(self, owner: Owner) -> None:
         """Forget a partition that is gone; what it asked for is answered to nobody."""
-        for each in (self.busy, self.without_space, self.dropping, self.fenced, self.marked):
+        noted = (self.dropping, self.fenced, self.marked, self.sealed)
+        for each in (self.busy, self.without_space, *noted):
             each.pop(owner, None)
         for token in self._tokens.pop(owner, ()):
             del self._owners[token]

@@ -28,4 +28,4 @@ class PlaneConfig(msgspec.Struct, frozen=True, kw_only=True):
     repair_ops_max: int = 128
     chunk_bytes: int = 256 << 10
     offsets_reserved: int = 65_536  # how far ahead a ceiling lies (FM-7)
-    capture_groups_max: int = 256  # groups that a turn captures for a checkpoint
+    slice_groups_max: int = 256  # groups that a turn looks at of a walk over many

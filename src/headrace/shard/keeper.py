@@ -224,6 +224,7 @@ class Keeper:
                     continue
                 local = self._add(each)
             local.target = each
+            self.retention.consider(local)
             self._propose_missing(local)
         for group in self._known.get(key, ()):
             # What metadata has seen created and does not know any more was deleted; what it has
@@ -400,6 +401,8 @@ class Keeper:
         self._look_at_touched()
         if self.shared.marked:
             self._look_at_marked()
+        if self.shared.sealed:
+            self._look_at_sealed()
         if self._unstored and desk.now >= self._store_due:
             self._store_all()
         self._read_pieces()
@@ -460,6 +463,15 @@ class Keeper:
             local = self.locals.get(owner.options.namespace)
             if local is not None and local.target.group not in self._awaited:
                 self._propose_missing(local)
+
+    def _look_at_sealed(self) -> None:
+        """Have retention look at partitions with sealed segments."""
+        sealed, self.shared.sealed = self.shared.sealed, {}
+        for owner in sealed:
+            assert isinstance(owner, PartitionMachine)
+            local = self.locals.get(owner.options.namespace)
+            if local is not None:
+                self.retention.consider(local)
 
     def _store_all(self) -> None:
         self._store_due = self._desk.now + self._desk.settings.store_ticks

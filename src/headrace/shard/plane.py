@@ -137,7 +137,7 @@ class Plane:
             self._dormant,
             self._outside,
             self._new_read_token,
-            config.capture_groups_max,
+            config.slice_groups_max,
         )
         self._has_begun = False
         self._timers = Timers()

@@ -1,13 +1,15 @@
 """Proposes to drop segments that are too old or too many, and that no consumer needs (PT-28).
 
 ```
-once in an interval, at the primary: limits of the topic -> segments beyond them
+once in an interval, at the primary, of partitions with limits and sealed segments, in slices:
+    limits of the topic -> segments beyond them
     stored offsets that count -> from which offset on messages stay -> a retain op, if any can go
 ```
 
 Flow: apply.
 """
 
+from collections import deque
 from collections.abc import Mapping
 from functools import partial
 from typing import Protocol
@@ -45,6 +47,9 @@ class Retention:
         self._desk = desk
         self._partitions = partitions
         self._due = desk.settings.retention_ticks
+        # Partitions with limits that have sealed segments, or had some and still have consumers.
+        self._candidates: dict[int, None] = {}
+        self._pass: deque[int] = deque()  # those that this pass has still to look at
         self._holders = Holders(desk.settings.consumers_idle_ticks)
         self._held = Held(desk.settings.consumers_idle_ticks)
         self._findings: list[Finding] = []
@@ -60,25 +65,43 @@ class Retention:
 
     def forget(self, namespace: int) -> None:
         """Forget a partition that is gone."""
+        self._candidates.pop(namespace, None)
         self._holders.forget(namespace)
 
+    def consider(self, local: Here) -> None:
+        """Look at a partition from now on, if it has limits and sealed segments.
+
+        Called when either may have changed.
+        """
+        group = local.target.group
+        if not _has_limits(local.target):
+            self.forget(group)
+        elif local.machine.oldest_sealed_stamp is not None:
+            self._candidates[group] = None
+
     def tick(self) -> None:
-        """Look at the partitions once in each interval."""
+        """Begin a pass over the partitions once in each interval, and go on with it."""
         desk = self._desk
-        if desk.now >= self._due:
+        if desk.now >= self._due and not self._pass:
             self._due = desk.now + desk.settings.retention_ticks
+            self._pass.extend(self._candidates)
+        if self._pass:
             self._retain()
 
     def _retain(self) -> None:
         """Propose to drop what is too old or too much, where there is such (PT-28)."""
         now = self._desk.time.for_removal
-        for local in self._partitions.values():
-            limits = _limits(local.target, now)
-            if limits is None:
-                self._holders.forget(local.target.group)
+        for _ in range(min(len(self._pass), self._desk.settings.data.slice_groups_max)):
+            group = self._pass.popleft()
+            local = self._partitions.get(group)
+            if local is None or group not in self._candidates:
+                continue
+            if not _has_anything(local.machine):
+                del self._candidates[group]  # It comes back with the next segment that is sealed.
             elif local.replica.is_primary:
-                self._look(local, limits)
-        self._findings += self._held.end_look(self._desk.state, self._desk.now)
+                self._look(local, _limits(local.target, now))
+        if not self._pass:
+            self._findings += self._held.end_look(self._desk.state, self._desk.now)
 
     def _look(self, local: Here, limits: Retain) -> None:
         """Propose to drop what can go of one partition, and note who keeps the rest."""
@@ -122,9 +145,16 @@ class Retention:
         return target.retention_consumers == RESPECT_CONSUMERS
 
 
-def _limits(target: PartitionTarget, now: int) -> Retain | None:
-    """Return the limits of a partition, if it has any; the machine says what consumers need."""
-    if not target.message_expiry and not target.bytes_max:
-        return None
+def _has_anything(machine: PartitionMachine) -> bool:
+    """Whether there is anything to drop, or a consumer of which it is known that it is idle."""
+    return machine.oldest_sealed_stamp is not None or any(machine.stored_marks())
+
+
+def _has_limits(target: PartitionTarget) -> bool:
+    return bool(target.message_expiry or target.bytes_max)
+
+
+def _limits(target: PartitionTarget, now: int) -> Retain:
+    """Return the limits of a partition that has some; the machine says what consumers need."""
     stamp_max = now - target.message_expiry if target.message_expiry else 0
     return Retain(max(0, stamp_max), target.bytes_max, 0)

@@ -133,7 +133,7 @@ class Product:
             seed=boot.seed,
             pipeline_max=self._options.store.pipeline_max,
             chunk_bytes=self._options.store.chunk_bytes,
-            capture_groups_max=self._options.store.capture_groups_max,
+            slice_groups_max=self._options.store.slice_groups_max,
         )
         plane = Plane(config, opened)
         for group in self._groups:

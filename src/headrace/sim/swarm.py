@@ -37,7 +37,7 @@ class StoreOptions(msgspec.Struct, frozen=True, kw_only=True):
     record_bytes_max: int = 16 * KIB
     pipeline_max: int = 32
     chunk_bytes: int = 512
-    capture_groups_max: int = 256
+    slice_groups_max: int = 256
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +88,7 @@ def draw_options(seed: int) -> Options:
         network=_draw_network(prng),
         disk=msgspec.structs.replace(_draw_disk(prng), tells_all=tells_all(seed)),
         faults=msgspec.structs.replace(_draw_faults(prng), kill_at=safety_limit // 2),
-        store=msgspec.structs.replace(_draw_store(prng), capture_groups_max=draw_capture(seed)),
+        store=msgspec.structs.replace(_draw_store(prng), slice_groups_max=draw_slice(seed)),
     )
 
 
@@ -147,8 +147,8 @@ def tells_all(seed: int) -> bool:
     return seed % 4 != 0
 
 
-def draw_capture(seed: int) -> int:
-    """Return how many groups a turn captures for a checkpoint: one, two, or all there are.
+def draw_slice(seed: int) -> int:
+    """Return how many groups a turn looks at of a walk over many: one, two, or all there are.
 
     It is not drawn from the generator of the rest, so that the other draws of a seed stay.
     """

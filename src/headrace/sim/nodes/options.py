@@ -11,7 +11,7 @@ from headrace.sim.network import NetworkOptions
 from headrace.sim.nodes.actions import WorkloadOptions
 from headrace.sim.nodes.folder import FolderOptions
 from headrace.sim.nodes.links import LinkOptions
-from headrace.sim.swarm import draw_capture, tells_all
+from headrace.sim.swarm import draw_slice, tells_all
 from headrace.vsr.quorum import quorums_of
 
 _RATE = 1 << 14  # rates are parts of this
@@ -34,7 +34,7 @@ class SizeOptions(msgspec.Struct, frozen=True, kw_only=True):
     store_ticks: int = 3
     retention_ticks: int = 40
     offsets_reserved: int = 32
-    capture_groups_max: int = 256
+    slice_groups_max: int = 256
 
 
 class DeposeOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,7 +124,7 @@ def draw_node_options(seed: int) -> NodeOptions:
         depose=DeposeOptions(
             mean=700 * MILLISECOND if registers and not is_alone else 0, length=600 * MILLISECOND
         ),
-        sizes=msgspec.structs.replace(_draw_sizes(prng), capture_groups_max=draw_capture(seed)),
+        sizes=msgspec.structs.replace(_draw_sizes(prng), slice_groups_max=draw_slice(seed)),
         segment_rot=100 if is_alone else prng.choice((0, 40, 80)),
     )
 

@@ -78,7 +78,7 @@ class Product:
             pipeline_max=sizes.pipeline_max,
             chunk_bytes=sizes.chunk_bytes,
             offsets_reserved=sizes.offsets_reserved,
-            capture_groups_max=sizes.capture_groups_max,
+            slice_groups_max=sizes.slice_groups_max,
         )
 
     def _store_config(self, node: int, store: int, boot_identity: int) -> StoreConfig:
