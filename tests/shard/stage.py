@@ -49,13 +49,15 @@ class Disk:
     def __init__(self, files: dict[str, bytes]) -> None:
         self.files = {name: bytearray(data) for name, data in files.items()}
         self.unsynced: list[tuple[str, int, bytes]] = []  # with what lay there before
+        self.last = ("", 0, b"")  # where the last record was written, and what lay there before
         self.is_holding = False  # syncs do not end
         self.written = 0
 
     def write(self, name: str, position: int, data: bytes) -> None:
         file = self.files.setdefault(name, bytearray())
         file.extend(bytes(max(0, position + len(data) - len(file))))
-        self.unsynced.append((name, position, bytes(file[position : position + len(data)])))
+        self.last = (name, position, bytes(file[position : position + len(data)]))
+        self.unsynced.append(self.last)
         file[position : position + len(data)] = data
 
     def cut(self, kept_of_last: int) -> None:

@@ -28,6 +28,7 @@ class Commands:
     kill NODE                   end the process; the page cache lives
     cut NODE [KEPT]             power cut; of the last unsynced write the first KEPT bytes stay
     rot NODE BYTES              damage the journal that many bytes before its end
+    lose NODE                   lose the last record of the journal, as if it was never written
     boot NODE                   start it again, and tell what recovery found
     show [GROUP]                show every replica of a group
     reached NODE MARK           show how often its code passed a mark
@@ -107,6 +108,12 @@ class Commands:
         )
         used = len(bytes(disk.files[name]).rstrip(b"\0"))
         disk.files[name][used - int(distance)] ^= 0xFF
+
+    def do_lose(self, node: str) -> list[str]:
+        disk = self.stage.nodes[int(node)].disk
+        name, position, record = disk.last
+        disk.files[name][position : position + len(record)] = record
+        return [f"lost: {name} at {position}"]
 
     def do_boot(self, node: str) -> list[str]:
         return self.stage.boot(int(node))

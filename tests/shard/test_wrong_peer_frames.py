@@ -1,4 +1,4 @@
-"""NW20: wrong frames of peers against a whole shard of three are refused and counted; it lives.
+"""NW13: wrong frames of peers against a whole shard of three are refused and counted; it lives.
 
 What a rule of its kind forbids changes nothing. What no rule forbids may be a lie, and stall the
 replica that believes it; the process lives, and the other nodes serve on.

@@ -413,8 +413,8 @@ _SHARD = (
         "The write has returned, so the op is durable.",
         Edit(
             plane.Plane._journal_prepare,
-            "self._staged.append((is_synced, replica, event))",
-            "self._staged.append((False, replica, event))",
+            "queue = self._until_synced if is_synced else self._until_written",
+            "queue = self._until_written",
         ),
     ),
     _bug(
@@ -422,8 +422,8 @@ _SHARD = (
         "The write has returned, so the view is remembered.",
         Edit(
             plane.Plane._persist_view,
-            "self._staged.append((True, replica, event))",
-            "self._staged.append((False, replica, event))",
+            "self._staged.append((queue, replica, event))",
+            "self._staged.append((self._until_written, replica, event))",
         ),
     ),
     _bug(

@@ -83,6 +83,8 @@ from headrace.wire.requests import REQUEST, RequestHeader
 
 Event: TypeAlias = DiskEvent | NetworkEvent
 Effect: TypeAlias = DiskEffect | SendFrame | SendReply
+# What groups wait for, in journal order: the record that must get so far, and what is told then.
+_Waiting: TypeAlias = deque[tuple[int, Replica, GroupEvent]]
 
 
 _OPERATION_AT = 208
@@ -146,13 +148,14 @@ class Plane:
         self._out: list[Effect] = []
         # What the turn journals, and who waits for its durability, in journal order. Not by number:
         # a group that is made anew under the same one has asked for nothing of its namesake's.
-        self._staged: list[tuple[bool, Replica, GroupEvent]] = []
+        self._staged: list[tuple[_Waiting, Replica, GroupEvent]] = []
         self._has_staged = False
         self._is_stirred = True  # whether a turn has anything to do
         self._wants_sync = False
         self._is_write_awaited = False  # whether somebody waits for less than a sync
-        self._until_written: deque[tuple[int, Replica, GroupEvent]] = deque()
-        self._until_synced: deque[tuple[int, Replica, GroupEvent]] = deque()
+        self._until_written: _Waiting = deque()
+        self._until_synced: _Waiting = deque()
+        self._until_named: _Waiting = deque()  # synced, and the superblock says so (O2.9)
         self._reads: dict[int, tuple[Replica, int]] = {}
         self._read_token = 0
         self._short: dict[int, None] = {}  # groups whose requests wait for room in the journal
@@ -165,7 +168,7 @@ class Plane:
             JournalRead: self._on_read,
             JournalAllocated: self.store.step,
             FileReplaced: self.store.step,
-            BlockWritten: self.store.step,
+            BlockWritten: self._on_block_written,
         }
         self.carry_out: dict[type, Callable[[Replica, Any], None]] = {
             JournalPrepare: self._journal_prepare,
@@ -432,8 +435,7 @@ class Plane:
         if not self._has_staged:
             return
         sequence = self.store.flush(sync=self._wants_sync, is_awaited=self._is_write_awaited)
-        for is_synced, replica, event in self._staged:
-            queue = self._until_synced if is_synced else self._until_written
+        for queue, replica, event in self._staged:
             queue.append((sequence, replica, event))
         self._staged.clear()
         self._ceilings.on_flushed(sequence)
@@ -510,8 +512,19 @@ class Plane:
         self.store.step(event)
         self._ceilings.on_synced(event.sequence)
         self._notify(self._until_synced, event.sequence)
+        self._name_views()
 
-    def _notify(self, queue: deque[tuple[int, Replica, GroupEvent]], sequence: int) -> None:
+    def _on_block_written(self, event: BlockWritten) -> None:
+        self.store.step(event)
+        self._name_views()
+
+    def _name_views(self) -> None:
+        """Have the superblock name the views that are synced: one write for all groups (O2.9)."""
+        self._notify(self._until_named, self.store.named)
+        if self._until_named and self._until_named[0][0] <= self.store.synced:
+            self.store.name_synced()
+
+    def _notify(self, queue: _Waiting, sequence: int) -> None:
         while queue and queue[0][0] <= sequence:
             _, replica, event = queue.popleft()
             self._hand_back(replica, event)
@@ -534,7 +547,8 @@ class Plane:
         if effect.body is not None:
             self._is_write_awaited |= not is_synced
             event = PrepareDurable(effect.op, effect.checksum)
-            self._staged.append((is_synced, replica, event))
+            queue = self._until_synced if is_synced else self._until_written
+            self._staged.append((queue, replica, event))
 
     def _waits_for_sync(self, replica: Replica, header: bytes) -> bool:
         """Whether an op is acknowledged only when it survives a power cut."""
@@ -564,7 +578,9 @@ class Plane:
         self.store.stage_view(effect.state)
         self._has_staged = self._wants_sync = True
         event = ViewDurable(effect.state.view, effect.state.log_view)
-        self._staged.append((True, replica, event))
+        is_promise = self.config.replica_count > 1
+        queue = self._until_named if is_promise else self._until_synced
+        self._staged.append((queue, replica, event))
 
     def _set_timer(self, replica: Replica, effect: SetTimer) -> None:
         self._timers.start(replica.group, effect.timer, self._shared.now + effect.ticks)

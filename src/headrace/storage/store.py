@@ -9,7 +9,7 @@ Invariants: nothing is durable before the disk's event says so; a store opened f
             crash can leave holds everything up to the last synced sequence.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -200,6 +200,7 @@ class Store:
         self.is_stopped = False
         self._is_dated = config.start > 0
         self._noted_ordinal = -1  # the newest file of which the superblock knows a synced record
+        self._is_naming = False  # the superblock is being told of what is synced
         for name in leftovers:
             self._outbox.put(RemoveFile(name))
         verdict, old = loaded.verdict, loaded.superblock
@@ -264,6 +265,26 @@ class Store:
     def synced(self) -> int:
         """The highest sequence that survives a power cut."""
         return self._journal.synced
+
+    @property
+    def named(self) -> int:
+        """The highest sequence that the superblock knows to be synced: its loss is not unseen."""
+        return self._writer.current.synced
+
+    def name_synced(self) -> None:
+        """Have the superblock name the highest synced record (O2.9); `named` says when it does.
+
+        One write stands for all records that are synced when it begins, so while one is under way
+        another is not begun.
+        """
+        assert self._journal.synced >= self._first
+        if not self._is_naming and self.named < self._journal.synced:
+            self._is_naming = True
+            self.probes.hit("superblock: a synced record is named")
+            self._write_synced(self._on_named)
+
+    def _on_named(self) -> None:
+        self._is_naming = False
 
     @property
     def checkpointed(self) -> int:
@@ -486,10 +507,13 @@ class Store:
         is_known = not self._is_dated or head.ordinal <= self._noted_ordinal
         if not is_known and journal.synced >= max(head.first, self._first):
             self._noted_ordinal = head.ordinal
-            self._writer.write(
-                lambda old: msgspec.structs.replace(old, synced=max(old.synced, journal.synced)),
-                lambda: None,
-            )
+            self._write_synced(lambda: None)
+
+    def _write_synced(self, done: Callable[[], None]) -> None:
+        journal = self._journal
+        self._writer.write(
+            lambda old: msgspec.structs.replace(old, synced=max(old.synced, journal.synced)), done
+        )
 
     def _try_stop(self) -> None:
         journal = self._journal
