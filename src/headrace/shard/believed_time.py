@@ -18,20 +18,20 @@ TICK_MICROS = 10_000
 class BelievedTime:
     """See the module; all times in microseconds."""
 
-    __slots__ = ("_is_known", "_tick", "_tolerance", "clock", "now")
+    __slots__ = ("_tick", "_tolerance", "clock", "is_known", "now")
 
     def __init__(self, tolerance: int) -> None:
         self.clock = 0  # what the wall clock said last
         self.now = 0  # what is believed
         self._tolerance = tolerance
         self._tick: int | None = None
-        self._is_known = False  # whether there is a stamp: a first start has but its clock
+        self.is_known = False  # whether there is a stamp: a first start has but its clock
 
     def learn(self, stamp: int) -> None:
         """Take a stamp of the metadata log, or a time that it accepted: that time has come."""
         if stamp:
-            self.now = max(self.now, stamp) if self._is_known else stamp
-            self._is_known = True
+            self.now = max(self.now, stamp) if self.is_known else stamp
+            self.is_known = True
 
     def tick(self, tick: int, clock: int) -> None:
         """Let time pass, and look at the clock."""
@@ -43,7 +43,7 @@ class BelievedTime:
     def look(self, clock: int) -> None:
         """Take what the clock says, if that can be."""
         self.clock = clock
-        if not self._is_known or abs(clock - self.now) <= self._tolerance:
+        if not self.is_known or abs(clock - self.now) <= self._tolerance:
             self.now = clock
 
     @property

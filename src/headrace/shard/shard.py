@@ -184,6 +184,7 @@ class Shard:
         desk = self._desk
         if not desk.metadata_plane.is_quiet:
             self._close_plane(METADATA_STORE)
+            self._timekeeper.after_turn()
         self._revocation.after_turn()
         if not self._has_begun and desk.metadata_plane.has_begun:
             self._begin()

@@ -25,7 +25,7 @@ class Timekeeper:
 
     def tick(self, event: Ticked) -> Ticked:
         """Let time pass; give the event as others may see it."""
-        self._time.learn(self._newest_stamp)
+        self._learn()
         self._time.tick(event.now, event.wall)
         self._desk.now = event.now
         self._tell()
@@ -33,8 +33,15 @@ class Timekeeper:
 
     def look(self, wall: int) -> None:
         """Take what the clock says between two ticks."""
+        self._learn()
         self._time.look(wall)
         self._tell()
+
+    def after_turn(self) -> None:
+        """Hear of the very first stamp at once: nothing may be stamped by the clock after it."""
+        if not self._time.is_known:
+            self._learn()
+            self._tell()
 
     def note(self) -> None:
         """Have the log remember the time, unless it does."""
@@ -42,6 +49,9 @@ class Timekeeper:
         if desk.is_serving and self._time.now - self._newest_stamp > self._note_age:
             desk.probes.hit("time.noted")
             desk.metadata_plane.propose(METADATA_GROUP, OwnOp(Operation.NOTE_TIME, b""))
+
+    def _learn(self) -> None:
+        self._time.learn(self._newest_stamp)
 
     @property
     def _newest_stamp(self) -> int:
