@@ -10,7 +10,7 @@ from headrace.base.limits import HEADER_BYTES
 from headrace.base.prng import Prng
 from headrace.ports.machine import Artifact, Piece
 from headrace.vsr.replica import Replica
-from headrace.vsr.transfer_session import CLIENT_TABLE, COMMIT_HEADER
+from headrace.vsr.transfer_session import CLIENT_TABLE, COMMIT_HEADER, Pull
 from headrace.wire import replica_headers as frames
 from headrace.wire import transfer as wire
 from headrace.wire.batches import admit_batch
@@ -36,10 +36,13 @@ class Liar:
         self._told: dict[int, tuple[PrepareHeader, bytes]] = {}
         self._artifacts: list[bytes] = []
 
-    def lie(self, sender: int) -> list[bytes]:
-        """Give the frames of one lie."""
-        lies = [self._order, self._announce, self._vote, self._repair, self._transfer, self._beat]
-        return self._prng.choice(lies)(sender)
+    def lie(self, sender: int) -> tuple[int, list[bytes]]:
+        """Give the frames of one lie, and in whose name they are."""
+        pull = self._victim.state.pull
+        if pull is not None and self._prng.chance(7, 8):
+            return pull.source, self._transfer(pull)
+        lies = [self._order, self._announce, self._vote, self._repair, self._beat]
+        return sender, self._prng.choice(lies)(sender)
 
     def _frame(self, kind: FrameKind, sender: int, body: bytes = b"", **fields: int) -> bytes:
         victim, layout = self._victim, LAYOUTS[kind]
@@ -214,16 +217,16 @@ class Liar:
 
     # State.
 
-    def _transfer(self, sender: int) -> list[bytes]:
+    def _transfer(self, pull: Pull) -> list[bytes]:
         """Offer a state that is whole by its checksums, and damaged before they were made."""
-        pull = self._victim.state.pull
-        if pull is None:
-            return self._repair(sender)
         if pull.wanted and self._artifacts:
             return self._make_chunk(pull.source, pull.nonce)
         prng = self._prng
         commit = self._victim.commit_min + prng.between(1, 9)
+        known = self._victim.state.log.get(commit)
         header = self._make_op(commit, prng.u64())
+        if known is not None and prng.chance(1, 2):
+            header = known.header
         pieces = [
             Artifact(COMMIT_HEADER, commit, PREPARE.encode(header)),
             Artifact(CLIENT_TABLE, commit, self._damage(self._victim.table.encode())),

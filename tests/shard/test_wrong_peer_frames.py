@@ -127,7 +127,7 @@ def attack(seed: int) -> None:
         group = trio.groups(victim)[number]
         sender = prng.choice(group.state.others)
         if prng.chance(1, 2):
-            frames = liars[number].lie(sender)
+            sender, frames = liars[number].lie(sender)
         else:
             seen = [frame for _, frame in trio.seen[-SEEN_MAX:]]
             frames = [shooter.shoot(group, sender, trio.nodes[sender].starts, seen)]

@@ -21,7 +21,6 @@ from headrace.vsr.transfer_session import CLIENT_TABLE, COMMIT_HEADER, Offer, Pu
 from headrace.wire import transfer as wire
 from headrace.wire.errors import CorruptError, RemoteError
 from headrace.wire.replica_headers import (
-    PREPARE,
     REQUEST_STATE_CHUNK,
     REQUEST_STATE_TRANSFER,
     STATE_CHUNK,
@@ -31,8 +30,8 @@ from headrace.wire.replica_headers import (
     RequestStateTransferHeader,
     StateChunkHeader,
     StateTransferTargetHeader,
+    decode_prepare,
 )
-from headrace.wire.seals import is_sealed
 
 _ATTEMPTS_MAX = 8
 _OFFERS_MAX = 4
@@ -280,9 +279,9 @@ def _install(state: State, commit: int, artifacts: tuple[Piece, ...]) -> None:
     header_piece, table_piece, *machine_pieces = artifacts
     assert isinstance(header_piece, Artifact)
     assert isinstance(table_piece, Artifact)
-    header = PREPARE.decode(header_piece.data)
-    if header.op != commit or not is_sealed(header_piece.data):
-        raise CorruptError(f"a state of op {header.op} offered as {commit}")
+    header = decode_prepare(header_piece.data)
+    if header.op != commit or header.group != state.options.group:
+        raise CorruptError(f"a state of op {header.op} of {header.group} offered as {commit}")
     following = state.log.get(commit + 1) if state.log.linked <= commit + 1 else None
     if following is not None and following.header.parent != header.checksum:
         state.probes.hit("contradiction.state")

@@ -531,15 +531,20 @@ def decode_suffix(body: Data) -> tuple[PrepareHeader | None, ...]:
         header = body[start : start + HEADER_BYTES]
         if header == _BLANK:
             headers.append(None)
-        elif is_sealed(header):
-            headers.append(_decode_prepare(header))
         else:
-            raise RemoteError(f"unsealed prepare in a suffix at byte {start}")
+            headers.append(decode_prepare(header))
     return tuple(headers)
 
 
-def _decode_prepare(data: Data) -> PrepareHeader:
+def decode_prepare(data: Data) -> PrepareHeader:
+    """Read and check the header of a prepare that came without its body.
+
+    Raises:
+        RemoteError: It is cut, was never sealed, or is against the rules of its kind.
+    """
     header = PREPARE.decode(data)
+    if not is_sealed(data):
+        raise RemoteError("PREPARE with a wrong checksum")
     _check(FrameKind.PREPARE, _common_rules(header))
     _check(FrameKind.PREPARE, _prepare_rules(header))
     return header
