@@ -481,8 +481,9 @@ _STORAGE = (
         "One copy of the superblock is as good as four.",
         Edit(
             superblock_writer.SuperblockWriter.on_written,
-            "self._copies_done < COPIES",
-            "self._copies_done < 1",
+            "self._held[self._order[self._copies_done]] = self._sequence\n"
+            "    self._copies_done += 1",
+            "self._held = [self._sequence] * COPIES\n    self._copies_done = COPIES",
         ),
     ),
     _bug(
