@@ -398,7 +398,10 @@ class ClusterSection(msgspec.Struct, frozen=True, kw_only=True):
         Micros, Setting(_wait, "until a vote is sent again")
     ] = Micros(500 * MILLISECOND)
     view_change_status_timeout: Annotated[
-        Micros, Setting(_wait, "until a view that does not come about gives way")
+        Micros,
+        Setting(
+            _wait, "until a view that does not come about gives way; up to 4 x when many do so"
+        ),
     ] = Micros(5 * SECOND)
     request_start_view_retransmit_interval: Annotated[
         Micros, Setting(_wait, "until a replica asks again which view it is")

@@ -23,7 +23,7 @@ from headrace.vsr.events import GroupEffect, PersistView, SetTimer, StopTimer
 from headrace.vsr.fetched import Fetched, Held
 from headrace.vsr.log import Log
 from headrace.vsr.quorum import Quorums
-from headrace.vsr.timeouts import Timeouts, Timer, backed_off
+from headrace.vsr.timeouts import BACKOFF_SHIFT_MAX, Timeouts, Timer, backed_off
 from headrace.wire.errors import Code
 from headrace.wire.layout import LIFE_OFFSET, ORIGIN_OFFSET, H, Layout
 from headrace.wire.seals import seal
@@ -274,11 +274,13 @@ class State:
         self.attempts[timer] = 0
         self.out.append(SetTimer(timer, backed_off(base, 0, self.prng)))
 
-    def restart_timer(self, timer: Timer, base: int) -> None:
-        """Start a timer again after it fired in vain: it waits longer each time."""
-        attempts = self.attempts.get(timer, 0) + 1
+    def restart_timer(
+        self, timer: Timer, base: int, *, doublings_max: int = BACKOFF_SHIFT_MAX
+    ) -> None:
+        """Start a timer again after it fired in vain: it waits longer each time, up to a bound."""
+        attempts = self.attempts.get(timer, -1) + 1
         self.attempts[timer] = attempts
-        self.out.append(SetTimer(timer, backed_off(base, attempts, self.prng)))
+        self.out.append(SetTimer(timer, backed_off(base, min(attempts, doublings_max), self.prng)))
 
     def stop_timer(self, timer: Timer) -> None:
         """Forget a timer."""

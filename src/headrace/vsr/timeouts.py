@@ -35,11 +35,11 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
     transfer_retry_interval: int = 100
 
 
-_BACKOFF_SHIFT_MAX = 4
+BACKOFF_SHIFT_MAX = 4
 
 
 def backed_off(base: int, attempts: int, prng: Prng) -> int:
     """Give a wait that doubles with each attempt up to 16 times, plus as much again at random."""
     assert base >= 1
-    wait = base << min(attempts, _BACKOFF_SHIFT_MAX)
+    wait = base << min(attempts, BACKOFF_SHIFT_MAX)
     return wait + prng.below(wait)

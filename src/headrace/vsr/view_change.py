@@ -37,6 +37,7 @@ from headrace.wire.replica_headers import (
 )
 
 _BLANK = bytes(HEADER_BYTES)
+_DOUBLINGS_MAX = 2  # of the time that a view change gets, while none comes about
 
 
 def start_view_change(state: State, view: int) -> None:
@@ -49,7 +50,10 @@ def start_view_change(state: State, view: int) -> None:
     state.persist_view()
     timeouts = state.options.timeouts
     state.start_timer(Timer.VIEW_CHANGE_RESEND, timeouts.view_change_retransmit_interval)
-    state.start_timer(Timer.VIEW_CHANGE_STATUS, timeouts.view_change_status_timeout)
+    # Disks may be so slow that a view ends before its votes are durable: the next one gets longer.
+    state.restart_timer(
+        Timer.VIEW_CHANGE_STATUS, timeouts.view_change_status_timeout, doublings_max=_DOUBLINGS_MAX
+    )
     _send_suspicion(state)
     _vote_if_enough(state)
 
@@ -326,6 +330,7 @@ def _enter(state: State, commit: int) -> None:
     stop_repair(state)
     state.stop_timer(Timer.VIEW_CHANGE_RESEND)
     state.stop_timer(Timer.VIEW_CHANGE_STATUS)
+    state.attempts.pop(Timer.VIEW_CHANGE_STATUS, None)
     state.stop_timer(Timer.PROBE)
     state.persist_view()
 
