@@ -18,6 +18,7 @@ from headrace.wire.numbers import ConsumerKind
 from headrace.wire.options import make_options
 from headrace.wire.replies import read_answer
 from tests.shard.test_node import WEAK
+from tests.shard.trio import STREAM, Trio
 from tests.shard.visits import Visits, counted_visits
 from tests.shard.whole import Client, Whole
 
@@ -111,6 +112,22 @@ def test_an_idle_turn_visits_nobody(visits: Visits) -> None:
     node.tick(300)
     assert visits.turns >= 300
     assert visits.total == 0
+
+
+def test_a_node_that_stays_silent_costs_nothing(visits: Visits) -> None:
+    """Whoever it led is looked at; when others lead them, nobody is."""
+    count = 4 * SLACK
+    trio = Trio()
+    trio.login(0).ask(topics.CREATE_TOPIC, topics.CreateTopic(STREAM, count, "many"))
+    trio.tick(3)
+    trio.cut[0] = None
+    trio.tick(600)
+    led = [each.view for each in trio.groups(1)]
+    assert len(led) > count
+    assert 0 not in led  # Nobody follows the silent node any more.
+    visits.clear()
+    trio.tick(500)
+    assert visits.largest <= SLACK
 
 
 def test_a_send_visits_one_partition(visits: Visits) -> None:

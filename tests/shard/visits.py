@@ -15,8 +15,9 @@ from headrace.partitions.machine import PartitionMachine
 from headrace.shard.keeper import Local
 from headrace.shard.shard import Shard
 from headrace.vsr.replica import Replica
+from headrace.vsr.state import State
 
-_COUNTED: tuple[type, ...] = (Replica, PartitionMachine, Local)
+_COUNTED: tuple[type, ...] = (Replica, State, PartitionMachine, Local)
 
 
 class Visits:
@@ -85,6 +86,8 @@ def _counting(visits: Visits, method: Callable[..., Any]) -> Callable[..., Any]:
 def _group_of(owner: Any) -> int:
     if isinstance(owner, Replica):
         return owner.group
+    if isinstance(owner, State):
+        return owner.options.group
     if isinstance(owner, PartitionMachine):
         return owner.options.namespace
     return int(owner.target.group)

@@ -45,6 +45,9 @@ class Neighbours:
             if replica != config.replica
         }
         self._beats: dict[int, GroupBeat | None] = {}
+        # Who leads each group as it is here, and the groups of each.
+        self._primaries: dict[int, int] = {}
+        self._led: dict[int, dict[int, None]] = {each: {} for each in range(config.replica_count)}
         self._due = 0
         self._counter = 0
         self._asked: dict[int, int] = {}  # groups that must be current, and when it was asked last
@@ -55,7 +58,8 @@ class Neighbours:
         return bool(self._peers)
 
     def note(self, replica: Replica) -> None:
-        """Have the others told, if there is something new to say of a group."""
+        """Have the others told, if there is something new to say of a group; note who leads it."""
+        self.note_primary(replica)
         beat = replica.beat()
         if beat != self._beats.get(replica.group):
             self._beats[replica.group] = beat
@@ -64,10 +68,24 @@ class Neighbours:
 
     def forget(self, group: int) -> None:
         """Say no more of a group."""
+        primary = self._primaries.pop(group, None)
+        if primary is not None:
+            del self._led[primary][group]
         self._beats.pop(group, None)
         self._asked.pop(group, None)
         for peer in self._peers.values():
             peer.forget(group)
+
+    def note_primary(self, replica: Replica) -> None:
+        """Note who leads a group; of one that is gone nobody does."""
+        group, primary = replica.group, replica.state.primary
+        before = self._primaries.get(group)
+        if before == primary or self._groups.get(group) is not replica:
+            return
+        if before is not None:
+            del self._led[before][group]
+        self._primaries[group] = primary
+        self._led[primary][group] = None
 
     def ask(self, group: int) -> None:
         """Have the others asked to stay in the view of a group, for as long as this is called."""
@@ -215,9 +233,4 @@ class Neighbours:
         silent = [peer for peer in self._peers.values() if peer.heard < oldest]
         for peer in silent:
             peer.heard = self._shared.now
-        return [
-            replica
-            for peer in silent
-            for replica in self._groups.values()
-            if replica.state.primary == peer.replica
-        ]
+        return [self._groups[group] for peer in silent for group in self._led[peer.replica]]

@@ -224,6 +224,7 @@ class Plane:
         replica.restore(past, is_replaced=self._opened.incarnation > 0)
         self.groups[config.group] = replica
         self._configs[config.group] = config
+        self._neighbours.note_primary(replica)
         if self._has_begun:
             self._start_group(replica)
         return past
