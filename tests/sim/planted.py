@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
-from headrace.shard import peers, plane
+from headrace.shard import checkpoints, peers, plane
 from headrace.storage import (
     checkpointing,
     judge,
@@ -449,6 +449,11 @@ _SHARD = (
             "(last.state, last.commit_header) != (view_state, header)",
             "last.state.view != view_state.view",
         ),
+    ),
+    _bug(
+        "captured_once",
+        "A group that a checkpoint holds need not be captured again.",
+        Edit(checkpoints.Checkpoints.touch, "self._dirty[group] = None", "pass"),
     ),
 )
 
