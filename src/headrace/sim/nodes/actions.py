@@ -11,6 +11,7 @@ from headrace.base.limits import MIB
 from headrace.base.prng import Prng
 from headrace.sim.nodes.history import Incarnation
 from headrace.wire.commands import groups, messages, streams, topics, users
+from headrace.wire.commands.clock import ACCEPT_TIME
 from headrace.wire.commands.command import Command
 from headrace.wire.errors import Code
 from headrace.wire.fields import Field, FieldKind, make_field
@@ -155,6 +156,7 @@ class Actions:
             self._delete_user,
             self._flush,
             self._get_topic,
+            self._accept_time,
         )
         self._touches: tuple[Callable[[str], Action], ...] = (
             self._touch_offset,
@@ -267,6 +269,9 @@ class Actions:
     def _delete_topic(self, topic: str) -> Action:
         body = topics.DeleteTopic(STREAM, topic)
         return _act("delete_topic", topics.DELETE_TOPIC, body, topic=topic, codes=_ABSENT)
+
+    def _accept_time(self, _: str) -> Action:
+        return _act("accept_time", ACCEPT_TIME, None)
 
     def _purge_topic(self, topic: str) -> Action:
         body = topics.PurgeTopic(STREAM, topic)

@@ -8,15 +8,18 @@ R1  an op has one identity                  R2  equal ops give equal state, on e
 R4, R5  promises (see `promises`)           R6  an answer tells what was applied
 H2  nothing is applied that nobody asked for
 H6  acknowledged before sent means a lower offset
+CK1  no stamp without support, and no message goes too early (see `ages`)
 H10, H12  registers (see `registers`)       H11  one member at a time (see `ownership`)
 """
 
 from bisect import bisect_right
+from collections.abc import Callable
 
 from headrace.base.ids import METADATA_GROUP, pack_namespace
 from headrace.base.ids import Namespace as Ids
 from headrace.metadata.target import PartitionTarget
 from headrace.partitions.machine import PartitionMachine
+from headrace.sim.nodes.ages import Ages
 from headrace.sim.nodes.history import (
     Applied,
     History,
@@ -31,7 +34,7 @@ from headrace.sim.nodes.witness import Witness
 from headrace.sim.violation import SimViolationError
 from headrace.wire.batches import split_batches, verify_batch
 from headrace.wire.codec import decode_exactly
-from headrace.wire.commands.internal import OFFSET_MARK
+from headrace.wire.commands.internal import ACCEPT_TIME, OFFSET_MARK, RETAIN
 from headrace.wire.commands.messages import Confirmation, PolledMessages, StoredOffset
 from headrace.wire.errors import CorruptError, DecodeError
 from headrace.wire.numbers import ConsumerKind, Operation
@@ -43,7 +46,9 @@ METADATA = Incarnation(METADATA_GROUP, 0)
 class Checkers:
     """Told everything that happens; raises at the first thing that may not."""
 
-    def __init__(self) -> None:
+    def __init__(self, tolerance: int = 0, now: Callable[[], int] = lambda: 0) -> None:
+        """Say how far clocks are followed, and where the true time is read."""
+        self.ages = Ages(tolerance, now)
         self.promises = Promises()
         self.witness = Witness()
         self.ownership = Ownership()
@@ -81,6 +86,8 @@ class Checkers:
         header = applied.header
         if header.operation == Operation.SEND_MESSAGES and header.op not in history.ops:
             self._check_asked(key, header, applied.body)
+        if header.op not in history.ops:
+            self._check_age(history, header, applied.body)
         try:
             is_first = history.add(applied)
         except SimViolationError as violation:
@@ -125,6 +132,27 @@ class Checkers:
             raise SimViolationError(
                 "H2", group=key, op=header.op, client=header.client, request=header.request
             )
+
+    def stamped(self, node: int, stamp: int) -> None:
+        """Check a stamp that a primary gives to an op."""
+        self.ages.stamped(stamp, is_first=self.applied_count == 0, node=node)
+
+    def _check_age(self, history: History, header: PrepareHeader, body: bytes) -> None:
+        """Check what an op does to the age of messages, before it is applied (CK1)."""
+        match header.operation:
+            case Operation.SEND_MESSAGES:
+                self.ages.came(history.key, header.client, header.request)
+            case Operation.ACCEPT_TIME:
+                self.ages.accepted(decode_exactly(ACCEPT_TIME, body).clock)
+            case Operation.RETAIN:
+                assert history.model is not None
+                assert history.target is not None
+                stamp_max = decode_exactly(RETAIN, body).stamp_max
+                for batch in history.model.older_than(stamp_max):
+                    expiry = history.target.message_expiry
+                    self.ages.goes(history.key, batch.client, batch.request, expiry)
+            case _:
+                pass
 
     # Told by clients
 

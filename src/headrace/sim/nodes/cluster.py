@@ -87,7 +87,7 @@ class Cluster:
         self.is_power_for_all = options.is_power_for_all
         self.agenda = agenda
         self.trace = trace
-        self.checkers = Checkers()
+        self.checkers = Checkers(options.sizes.clock_tolerance, lambda: agenda.now)
         self.network = Network(options.network, prng.fork("network"), agenda, options.replica_count)
         self.probes: dict[str, int] = {}
         self.schedule = prng.fork("schedule")
@@ -370,7 +370,10 @@ class Cluster:
                     owners = owners_of(machine.state)
                     self.checkers.ownership.assigned(applied.header.op, moment, owners)
 
-            return WatchedMachine(machine, lambda: host.table_of(key), tell)
+            def stamped(stamp: int) -> None:
+                self.checkers.stamped(host.index, stamp)
+
+            return WatchedMachine(machine, lambda: host.table_of(key), tell, stamped)
 
         return watch
 

@@ -7,6 +7,7 @@ Invariants: offsets of one history rise by one from 0, except over lost ranges (
             moves backwards only by a request, and never lies past the end (P5).
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from headrace.base.ids import GroupId, unpack_namespace
@@ -191,6 +192,12 @@ class PartitionModel:
         last = min([last, *self.marks.values()])
         sealed = [segment for segment in self.segments if segment.is_sealed]
         self._drop(sum(segment.end_offset - 1 <= last for segment in sealed))
+
+    def older_than(self, stamp_max: int) -> Iterator[Batch]:
+        """Give the newest batch of each sealed segment that is of a time, or older."""
+        for segment in self.segments:
+            if segment.is_sealed and segment.batches[-1].stamp <= stamp_max:
+                yield segment.batches[-1]
 
     def _retain(self, limits: Retain) -> None:
         sealed = [segment for segment in self.segments if segment.is_sealed]

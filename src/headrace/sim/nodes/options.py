@@ -35,6 +35,7 @@ class SizeOptions(msgspec.Struct, frozen=True, kw_only=True):
     retention_ticks: int = 40
     offsets_reserved: int = 32
     slice_groups_max: int = 256
+    clock_tolerance: int = 2 * SECOND  # below every leap that clocks make here
 
 
 class DeposeOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,7 +144,7 @@ def _draw_workload(prng: Prng, safety_limit: int, registers: int) -> WorkloadOpt
         payload_bytes_max=prng.choice((40, 200, 400)),
         replicated=prng.choice((0, 0, 50, 100)),
         replicated_offsets=prng.choice((0, 0, 50)),
-        expiry=prng.choice((0, 300, 1_500)) * MILLISECOND,
+        expiry=prng.choice((0, 300, 1_500, 3_600_000)) * MILLISECOND,
         is_bounded=prng.chance(1, 2),
         replay=prng.choice((0, 5, 20)),
         churn=prng.choice((2, 8, 20)),

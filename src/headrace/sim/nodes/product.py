@@ -63,6 +63,7 @@ class Product:
             store_bytes=sizes.store_bytes,
             store_ticks=sizes.store_ticks,
             retention_ticks=sizes.retention_ticks,
+            clock_tolerance=sizes.clock_tolerance,
         )
         return Shard(settings, opened[0], opened[1], watch=watch)
 

@@ -18,15 +18,19 @@ class WatchedMachine:
         machine: StateMachine,
         table: Callable[[], int | None],
         tell: Callable[[Applied, PartitionMachine | None], None],
+        stamped: Callable[[int], None],
     ) -> None:
         self._machine = machine
         self._partition = machine if isinstance(machine, PartitionMachine) else None
         self._table = table
         self._tell = tell
+        self._stamped = stamped
 
     def prepare(self, header: RequestHeader, body: Buffer, timestamp: int) -> Buffer:
-        """Ask the machine."""
-        return self._machine.prepare(header, body, timestamp)
+        """Ask the machine, and tell of the stamp."""
+        prepared = self._machine.prepare(header, body, timestamp)
+        self._stamped(timestamp)
+        return prepared
 
     def foresee(self, ops: Iterable[tuple[PrepareHeader, Buffer]]) -> None:
         """Tell the machine."""
