@@ -6,7 +6,18 @@ or two functions of the code that ships. `tools/hunt_node.py` finds a seed for e
 """
 
 from headrace.partitions import dedup, log, machine, reads, retention, snapshot, writer
-from headrace.shard import checkpoints, desk, keeper, login, plane, polls, purges, shard
+from headrace.shard import (
+    believed_time,
+    checkpoints,
+    desk,
+    keeper,
+    login,
+    plane,
+    polls,
+    purges,
+    shard,
+    timekeeper,
+)
 from headrace.shard import reads as shard_reads
 from headrace.vsr import replica, transfer
 from tests.sim.planted import Bug, Edit
@@ -353,4 +364,30 @@ _CURRENT = (
     ),
 )
 
-BUGS = {bug.name: bug for bug in (*_PARTITIONS, *_SEGMENTS, *_REQUESTS, *_NODE, *_CURRENT)}
+_TIME = (
+    _bug(
+        "clock_is_the_time",
+        "The time is what the wall clock says.",
+        Edit(
+            believed_time.BelievedTime.look,
+            "if not self.is_known or abs(clock - self.now) <= self._tolerance:",
+            "if True:",
+        ),
+    ),
+    _bug(
+        "start_believes_its_clock",
+        "At a start there is nothing but the clock to go by.",
+        Edit(timekeeper.Timekeeper._learn, "self._time.learn(self._newest_stamp)", "pass"),
+    ),
+    _bug(
+        "leap_expires_what_is_old",
+        "Stamps must not leap; what retention looks at changes no stamp.",
+        Edit(
+            believed_time.BelievedTime.for_removal.fget,  # type: ignore[attr-defined]  # a property
+            "min(self.now, self.clock)",
+            "self.clock",
+        ),
+    ),
+)
+
+BUGS = {bug.name: bug for bug in (*_PARTITIONS, *_SEGMENTS, *_REQUESTS, *_NODE, *_CURRENT, *_TIME)}
