@@ -236,3 +236,12 @@ def test_a_log_whose_stamps_are_ahead_deletes_nothing_before_the_clock_is_there(
     pass_time(node, HOUR // 2)
     assert node.shard.desk.time.lead < -TEN_YEARS + SECOND
     assert segments_count(node) == count > 3
+
+
+def test_an_idle_log_remembers_the_time_and_begins_with_its_root_user() -> None:
+    node = Whole()
+    replica = node.shard.desk.metadata_replica
+    assert (replica.op, len(node.shard.desk.state.users)) == (1, 1)
+    pass_time(node, 10 * MINUTE)
+    assert node.clock - replica.timestamp < 2 * MINUTE
+    assert replica.op <= 12

@@ -44,9 +44,9 @@ class Timekeeper:
             self._tell()
 
     def note(self) -> None:
-        """Have the log remember the time, unless it does."""
-        desk = self._desk
-        if desk.is_serving and self._time.now - self._newest_stamp > self._note_age:
+        """Have the log remember the time, unless it does; its first op is another's (O3.7)."""
+        desk, age = self._desk, self._time.now - self._newest_stamp
+        if self._time.is_known and desk.is_serving and age > self._note_age:
             desk.probes.hit("time.noted")
             desk.metadata_plane.propose(METADATA_GROUP, OwnOp(Operation.NOTE_TIME, b""))
 
