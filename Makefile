@@ -43,9 +43,10 @@ test: check  ## everything; what .ci/run calls
 	  sort $(SKIPPED) | uniq -c; \
 	else echo "No lane was skipped."; fi
 
-bench: $(READY)  ## kernel, core, journal, files, node, client, login and Spark, each beside its own baseline
+bench: $(READY)  ## kernel, core, partitions, journal, files, node, client, login, Spark, each beside its own baseline
 	$(BIN)/python bench/kernel.py
 	$(BIN)/python bench/core.py
+	$(BIN)/python -m bench.partitions
 	$(BIN)/python bench/journal.py
 	$(BIN)/python -m bench.filework
 	$(BIN)/python -m bench.node

@@ -27,7 +27,6 @@ from headrace.ports.disk import Synced
 from headrace.ports.host import StopWanted
 from headrace.ports.network import Ticked
 from headrace.shard.shard import Shard
-from headrace.storage.config import StoreConfig
 from headrace.vsr.events import TakeCheckpoint
 from headrace.wire.commands import streams, topics
 from headrace.wire.identifiers import ToPartition
@@ -38,6 +37,7 @@ from tests.shard.whole import START, MemoryDisk, Whole
 COUNTS = (100, 1_000, 10_000)
 PER_TOPIC = 10
 IDLE_TURNS = 200
+JOURNAL_BYTES = 16 * MIB
 TICKS_MAX = 100_000
 
 
@@ -49,19 +49,6 @@ class _Disk(MemoryDisk):
             return None
         self.synced = self.written
         return Synced(self.synced)
-
-
-def _store_config(journal: int, boot: int = 1) -> StoreConfig:
-    return StoreConfig(
-        cluster=1,
-        replica=0,
-        replica_count=1,
-        journal_bytes_max=16 * MIB,
-        journal_files=4,
-        record_bytes_max=MIB,
-        boot_identity=boot,
-        journal=journal,
-    )
 
 
 class Clock:
@@ -107,7 +94,7 @@ class Run:
         self.rows: list[Row] = []
         self._visits = visits
         self._clock = Clock()
-        self._node = Whole(tail_bytes_max=64 * MIB)
+        self._node = Whole(tail_bytes_max=64 * MIB, journal_bytes=JOURNAL_BYTES)
         self._client = self._node.client()
         self._fill(count)
         self._stop()
@@ -214,7 +201,6 @@ def main(arguments: list[str]) -> None:
     chosen = parser.parse_args(arguments)
     counts = chosen.counts or (COUNTS[:1] if chosen.shortest else COUNTS)
     setattr(whole, "MemoryDisk", _Disk)  # noqa: B010
-    setattr(whole, "store_config", _store_config)  # noqa: B010
     print(
         f"{'partitions':>10}  {'':16}{'ms':>10}{'longest':>10}{'visits':>12}{'in a turn':>12}",
         flush=True,
