@@ -129,12 +129,20 @@ def test_what_makes_room_finds_a_place_and_sends_go_on(
         make_options({}),
         option("message_expiry", UNLIMITED),
         option("max_topic_size", UNLIMITED),
+        make_options({"retention_consumers": "respect"}),
     ],
 )
 def test_a_change_that_keeps_as_much_leaves_the_reserve(options: Options) -> None:
     _, client = full_node(is_metadata_full=True)
     update = topics.UpdateTopic("s", "t", "renamed", options)
     assert is_refused(client, client.make_frame(topics.UPDATE_TOPIC, update))
+
+
+def test_to_ignore_consumers_makes_room() -> None:
+    _, client = full_node(is_metadata_full=True)
+    options = make_options({"retention_consumers": "ignore"})
+    update = topics.UpdateTopic("s", "t", "t", options)
+    assert not is_refused(client, client.make_frame(topics.UPDATE_TOPIC, update))
 
 
 def test_a_newcomer_gets_in_and_makes_room() -> None:

@@ -29,7 +29,7 @@ from headrace.wire.commands.topics import (
 from headrace.wire.errors import Code, CorruptError, RefusedError
 from headrace.wire.options import Options, make_options
 from headrace.wire.replica_headers import PrepareHeader
-from headrace.wire.topic_options import SERVER_DEFAULT, canonical_option
+from headrace.wire.topic_options import IGNORE_CONSUMERS, SERVER_DEFAULT, canonical_option
 
 
 def create_topic(state: State, header: PrepareHeader, request: CreateTopicWithAssignments) -> bytes:
@@ -85,13 +85,18 @@ def update_topic(state: State, _header: PrepareHeader, request: UpdateTopic) -> 
 def keeps_less(state: State, request: UpdateTopic) -> bool:
     """Whether a change has a topic keep its messages for a shorter time, or fewer of them.
 
+    One that no longer waits for its consumers keeps fewer, too.
+
     Raises:
         RefusedError: There is no such topic, or an option cannot be changed so.
     """
     topic = resolve.route(state, request.stream, request.topic)
     before, after = topic.settings, read_settings(*_changed_options(topic, request.options))
+    is_ignoring = before.retention_consumers != after.retention_consumers == IGNORE_CONSUMERS
     return (
-        after.message_expiry < before.message_expiry or after.max_topic_size < before.max_topic_size
+        after.message_expiry < before.message_expiry
+        or after.max_topic_size < before.max_topic_size
+        or is_ignoring
     )
 
 
