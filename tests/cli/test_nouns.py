@@ -172,6 +172,29 @@ def test_lag_falls_as_a_group_reads(terminal: Terminal, shop: headrace.Client) -
     assert lag() == 0
 
 
+def test_who_keeps_messages_beyond_the_limits_is_named(
+    terminal: Terminal, clean: headrace.Client
+) -> None:
+    clean.create_stream("shop")
+    clean.create_topic("shop/orders", options={"segment_size": "1 MiB"})
+    for _ in range(3):
+        clean.send("shop/orders", [b"x" * (1 << 20)], partition=0)
+    clean.create_group("shop/orders", "billing")
+    clean.store_offset("shop/orders", 0, 0, group="billing")
+    assert "held_back" not in json.loads(terminal("topic", "get", "shop/orders", "-o", "json").out)
+    clean.update_topic("shop/orders", options={"message_expiry": "1 us"})
+    told = json.loads(terminal("topic", "get", "shop/orders", "-o", "json").out)
+    (held,) = told["held_back"]
+    size = held["held_bytes"]
+    assert 2 << 20 < size < 3 << 20  # The first of three is read.
+    assert (held["kind"], held["name"], held["stored_offset"]) == ("group", "billing", 0)
+    lag = json.loads(terminal("group", "lag", "shop/orders", "billing", "-o", "json").out)
+    assert (lag["lag"], lag["held_bytes"], lag["partitions"][0]["held_bytes"]) == (2, size, size)
+    assert "billing" in terminal("topic", "get", "shop/orders").out
+    clean.delete_offset("shop/orders", 0, group="billing")
+    assert clean.get_holders("shop/orders").count == 0
+
+
 # Users.
 
 

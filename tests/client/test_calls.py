@@ -28,6 +28,7 @@ ARGUMENTS: dict[str, tuple[object, ...]] = {
     "purge_stream": ("shop",),
     "create_topic": (TOPIC,),
     "get_topic": (TOPIC,),
+    "get_holders": (TOPIC,),
     "get_topics": ("shop",),
     "update_topic": (TOPIC,),
     "delete_topic": (TOPIC,),

@@ -90,6 +90,7 @@ WHAT: Mapping[str, str] = {
     "get topics": "look at all topics",
     "create topic": "make a topic",
     "get topic": "look at a topic",
+    "get retention holders": "look at a topic",
     "delete topic": "change a topic",
     "update topic": "change a topic",
     "purge topic": "change a topic",

@@ -8,6 +8,8 @@ import pytest
 from headrace.ports.network import Ticked
 from headrace.ports.recovered import Finding
 from headrace.wire.commands import groups, messages, topics
+from headrace.wire.commands.holders import GET_HOLDERS, GetHolders
+from headrace.wire.errors import RefusedError
 from headrace.wire.fields import FieldKind, FieldValue, make_field
 from headrace.wire.identifiers import Consumer, First, Next
 from headrace.wire.numbers import ConsumerKind
@@ -280,3 +282,24 @@ def test_ignoring_consumers_frees_at_once_what_they_kept() -> None:
     assert first(node) == 2
     update(client, retention_consumers="ignore")
     assert first(node) == 5
+
+
+def test_who_keeps_how_much_can_be_asked() -> None:
+    node = make_node()
+    client = with_messages(node)
+    create_group(client)
+    store(client, 1, BILLING)
+    store(client, 3)
+    holders = client.ask(GET_HOLDERS, GetHolders("s", "t"))
+    assert (holders.count, holders.holders) == (0, ())  # without limits
+    limit_age(client)
+    node.tick(2)
+    size = machine(node).size_bytes // 5
+    group, single = client.ask(GET_HOLDERS, GetHolders("s", "t")).holders
+    assert (group.kind, group.name, group.stored_offset) == (ConsumerKind.GROUP, "billing", 1)
+    assert (group.held_bytes, single.held_bytes) == (3 * size, size)
+    assert (single.kind, single.id, single.name) == (ConsumerKind.CONSUMER, 1, "")
+    node.tick(IDLE + 2 * PASS)
+    assert client.ask(GET_HOLDERS, GetHolders("s", "t")).count == 0
+    with pytest.raises(RefusedError):
+        client.ask(GET_HOLDERS, GetHolders("s", "nothing"))

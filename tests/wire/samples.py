@@ -8,6 +8,7 @@ from headrace.wire.commands import (
     clock,
     counters,
     groups,
+    holders,
     internal,
     messages,
     segments,
@@ -240,6 +241,22 @@ SAMPLES: dict[int, tuple[Any, Any]] = {
         counters.NodeCounters("dev", (counters.Counter("frame.refused", 1 << 40),)),
     ),
     90_007: (None, clock.AcceptedTime(before=1_700_000_000_000_000, after=2_000_000_000_000_000)),
+    90_008: (
+        holders.GetHolders("shop", "orders"),
+        holders.TopicHolders(
+            2,
+            (
+                holders.Holder(
+                    partition_id=1,
+                    kind=ConsumerKind.GROUP,
+                    id=7,
+                    name="billing",
+                    stored_offset=3,
+                    held_bytes=1 << 40,
+                ),
+            ),
+        ),
+    ),
 }
 
 ASSIGNMENTS = (internal.PartitionAssignment(0, 1), internal.PartitionAssignment(1, 2))

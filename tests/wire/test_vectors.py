@@ -502,6 +502,7 @@ WITHOUT_VECTOR = {
     90_001: "of our own: the released SDK does not know it",
     90_002: "of our own: the released SDK does not know it",
     90_007: "of our own: the released SDK does not know it",
+    90_008: "of our own: the released SDK does not know it",
 }
 
 

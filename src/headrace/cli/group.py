@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import time
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from headrace.wire.commands.groups import Group
     from headrace.wire.identifiers import Identifier
 
+HOLDERS_MODULE = "headrace.cli.holders"  # loads the protocol
 _SECOND = 1_000_000
 
 group_argument = click.argument("group", callback=read_identifier, metavar="GROUP")
@@ -133,20 +135,27 @@ def join_group(client: Client, topic: TopicName, group: Identifier, span: str) -
 def show_lag(client: Client, topic: TopicName, group: Identifier) -> Record:
     """Show how many messages a group has not read, in all and by partition.
 
-    A partition without a stored offset counts with all that it holds.
+    A partition without a stored offset counts with all that it holds. `held_bytes` is what the
+    topic keeps beyond its limits because the group has not read it.
 
     Example: headrace group lag shop/orders billing
     """
-    client.get_group(topic, group)  # a group that does not exist has no lag
+    found = client.get_group(topic, group).group  # a group that does not exist has no lag
     parts = measure_lag(client, topic, group)
-    return Record(
-        {
-            "topic": show_topic(topic),
-            "group": group,
-            "lag": sum(each.lag for each in parts),
-            "partitions": [each.describe() for each in parts],
-        }
-    )
+    held = importlib.import_module(HOLDERS_MODULE).held_by_group(client, topic, found.id)
+    told: Values = {
+        "topic": show_topic(topic),
+        "group": group,
+        "lag": sum(each.lag for each in parts),
+    }
+    partitions = [each.describe() for each in parts]
+    if held is not None:
+        told = {**told, "held_bytes": sum(held.values())}
+        partitions = [
+            {**part, "held_bytes": held.get(each.partition, 0)}
+            for part, each in zip(partitions, parts, strict=True)
+        ]
+    return Record({**told, "partitions": partitions})
 
 
 def _describe(found: Group) -> Values:

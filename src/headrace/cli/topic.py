@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
 import click
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from headrace.wire.commands.topics import Topic
     from headrace.wire.identifiers import Identifier
 
+HOLDERS_MODULE = "headrace.cli.holders"  # loads the protocol
 _UNLIMITED = (1 << 64) - 1
 _COLUMNS = ("id", "name", "partitions_count", "messages_count", "size_bytes", "created_at")
 
@@ -51,13 +53,14 @@ def list_topics(client: Client, stream: Identifier) -> Rows:
 @with_output
 @with_client
 def get_topic(client: Client, topic: TopicName) -> Record:
-    """Show a topic, its options and its partitions.
+    """Show a topic, its options, its partitions, and who keeps messages beyond its limits.
 
     Example: headrace topic get shop/orders
     """
     found = client.get_topic(topic)
     partitions = describe_partitions(found.partitions)
-    return Record({**describe_topic(found.topic), "partitions": partitions})
+    held = importlib.import_module(HOLDERS_MODULE).describe_holders(client, topic)
+    return Record({**describe_topic(found.topic), "partitions": partitions, **held})
 
 
 @topic.command("create", short_help="Create a topic in a stream.")

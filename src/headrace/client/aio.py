@@ -127,6 +127,7 @@ class AsyncClient(Face, EndsAsync):
     create_topic = awaiting(streams.create_topic)
     get_topic = awaiting(streams.get_topic)
     get_topics = awaiting(streams.get_topics)
+    get_holders = awaiting(streams.get_holders)
     update_topic = awaiting(streams.update_topic)
     delete_topic = awaiting(streams.delete_topic)
     purge_topic = awaiting(streams.purge_topic)

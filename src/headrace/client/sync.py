@@ -105,6 +105,7 @@ class Client(Face, Ends):
     create_topic = blocking(streams.create_topic)
     get_topic = blocking(streams.get_topic)
     get_topics = blocking(streams.get_topics)
+    get_holders = blocking(streams.get_holders)
     update_topic = blocking(streams.update_topic)
     delete_topic = blocking(streams.delete_topic)
     purge_topic = blocking(streams.purge_topic)

@@ -119,5 +119,12 @@ def describe_key(topic: Topic | None, key: Key) -> str:
     kind, number = key
     if kind == ConsumerKind.CONSUMER:
         return f"consumer {number}"
-    group = None if topic is None else topic.groups.find(number)
-    return f"group {number}" if group is None else f"group {group.name}"
+    return f"group {group_name(topic, key) or number}"
+
+
+def group_name(topic: Topic | None, key: Key) -> str:
+    """Return the name of a group; nothing for a single consumer, and for a group that is gone."""
+    if topic is None or key[0] != ConsumerKind.GROUP:
+        return ""
+    group = topic.groups.find(key[1])
+    return "" if group is None else group.name

@@ -30,6 +30,7 @@ from headrace.wire.commands import (
 )
 from headrace.wire.commands.command import Command
 from headrace.wire.commands.counters import GET_COUNTERS, NodeCounters
+from headrace.wire.commands.holders import GET_HOLDERS, GetHolders, TopicHolders
 from headrace.wire.errors import Code, RefusedError
 from headrace.wire.requests import RequestHeader
 
@@ -76,6 +77,7 @@ class Reads:
             groups.SYNC_GROUP.code: self._sync_group,
             messages.GET_OFFSET.code: self._get_offset,
             segments.PLAN_SEGMENTS.code: self._plan_segments,
+            GET_HOLDERS.code: self._get_holders,
         }
         self._begun: dict[int, _Read] = {  # answer themselves, maybe later
             messages.POLL_MESSAGES.code: polls.poll,
@@ -315,6 +317,13 @@ class Reads:
         if stored is None:
             return None
         return messages.StoredOffset(partition, machine.current_offset, stored)
+
+    def _get_holders(
+        self, connection: Connection, _: RequestHeader, request: GetHolders
+    ) -> TopicHolders:
+        user_id = connection.user_id
+        topic = reach(self._desk.state, user_id, GET_HOLDERS.code, request.stream, request.topic)
+        return self._keeper.retention.holders_of(topic)
 
     def _plan_segments(
         self, connection: Connection, _: RequestHeader, request: segments.PlanSegments

@@ -10,23 +10,27 @@ Flow: apply.
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Protocol
 
 import msgspec
 
 from headrace.base.ids import GroupId, unpack_namespace
+from headrace.metadata.state import Topic
 from headrace.metadata.target import PartitionTarget
+from headrace.partitions.log import Segment
 from headrace.partitions.machine import PartitionMachine
+from headrace.partitions.offsets import StoredMark
 from headrace.partitions.retention import droppable_count, held_bytes
 from headrace.ports.recovered import Finding
 from headrace.shard.desk import Desk
-from headrace.shard.held import Held
+from headrace.shard.held import Held, group_name
 from headrace.shard.holders import Holders
 from headrace.vsr.events import OwnOp
 from headrace.vsr.replica import Replica
 from headrace.wire.codec import encode
+from headrace.wire.commands.holders import HOLDERS_MAX, Holder, TopicHolders
 from headrace.wire.commands.internal import RETAIN, Retain
 from headrace.wire.numbers import ConsumerKind, Operation
 from headrace.wire.topic_options import RESPECT_CONSUMERS, SERVER_DEFAULT_WORD
@@ -88,6 +92,30 @@ class Retention:
         if self._pass:
             self._retain()
 
+    def holders_of(self, topic: Topic) -> TopicHolders:
+        """Return who keeps messages of a topic beyond its limits now, largest first."""
+        now = self._desk.time.for_removal
+        found = []
+        for partition_id in range(len(topic.partitions)):
+            local = self._partitions.get(topic.namespace(partition_id))
+            if local is None or not _has_limits(local.target) or not self._waits(local.target):
+                continue
+            beyond = local.machine.surplus(_limits(local.target, now))
+            found += [
+                Holder(
+                    partition_id=partition_id,
+                    kind=mark.kind,
+                    id=mark.id,
+                    name=group_name(topic, (mark.kind, mark.id)),
+                    stored_offset=mark.offset,
+                    held_bytes=size,
+                )
+                for mark, size in _held_by(local.machine, beyond)
+                if (mark.kind, mark.id) not in local.machine.waived
+            ]
+        found.sort(key=lambda each: (-each.held_bytes, each.partition_id, each.kind, each.id))
+        return TopicHolders(len(found), tuple(found[:HOLDERS_MAX]))
+
     def _retain(self) -> None:
         """Propose to drop what is too old or too much, where there is such (PT-28)."""
         now = self._desk.time.for_removal
@@ -119,11 +147,9 @@ class Retention:
             self._desk.data_plane.propose(group, own)
         if machine.is_ignoring_consumers:
             return
-        for mark in machine.stored_marks():
-            size = held_bytes(beyond, mark.offset)
-            if size:
-                key = (mark.kind, mark.id)
-                self._held.add(group, key, size, is_idle=key in machine.waived)
+        for mark, size in _held_by(machine, beyond):
+            key = (mark.kind, mark.id)
+            self._held.add(group, key, size, is_idle=key in machine.waived)
 
     def _find_idle(self, local: Here) -> dict[tuple[ConsumerKind, int], None]:
         group = local.target.group
@@ -143,6 +169,15 @@ class Retention:
         if target.retention_consumers == SERVER_DEFAULT_WORD:
             return self._desk.settings.is_waiting_for_consumers
         return target.retention_consumers == RESPECT_CONSUMERS
+
+
+def _held_by(machine: PartitionMachine, beyond: list[Segment]) -> Iterator[tuple[StoredMark, int]]:
+    """Yield the stored offsets that need something of the segments, and how many bytes."""
+    if beyond:
+        for mark in machine.stored_marks():
+            size = held_bytes(beyond, mark.offset)
+            if size:
+                yield mark, size
 
 
 def _has_anything(machine: PartitionMachine) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from headrace.client.call import Call, make_call, make_get
 from headrace.client.calls.names import TopicName, join_topic, split_topic
 from headrace.wire.commands import streams, topics
+from headrace.wire.commands.holders import GET_HOLDERS, GetHolders, TopicHolders
 from headrace.wire.commands.streams import Stream, StreamDetails
 from headrace.wire.commands.topics import Topic, TopicDetails
 from headrace.wire.errors import Code
@@ -103,6 +104,17 @@ def get_topic(topic: TopicName) -> Call[TopicDetails]:
     """
     request = topics.GetTopic(*split_topic(topic))
     return make_get(topics.GET_TOPIC, request, join_topic(topic), Code.TOPIC_ID_NOT_FOUND)
+
+
+def get_holders(topic: TopicName) -> Call[TopicHolders]:
+    """Return who keeps messages of a topic beyond its limits; Headrace alone knows this command.
+
+    >>> _ = client.create_stream("shop")
+    >>> _ = client.create_topic("shop/orders")
+    >>> client.get_holders("shop/orders").count
+    0
+    """
+    return make_call(GET_HOLDERS, GetHolders(*split_topic(topic)), join_topic(topic))
 
 
 def get_topics(stream: Identifier) -> Call[tuple[Topic, ...]]:

@@ -10,6 +10,7 @@ from headrace.wire.commands import (
     clock,
     counters,
     groups,
+    holders,
     messages,
     segments,
     session,
@@ -41,6 +42,7 @@ _ALL: tuple[AnyCommand, ...] = (
     *segments.COMMANDS,
     *counters.COMMANDS,
     *clock.COMMANDS,
+    *holders.COMMANDS,
 )
 COMMANDS: dict[int, AnyCommand] = {command.code: command for command in _ALL}
 assert len(COMMANDS) == len(_ALL)
