@@ -149,7 +149,9 @@ class Retention:
             return
         for mark, size in _held_by(machine, beyond):
             key = (mark.kind, mark.id)
-            self._held.add(group, key, size, is_idle=key in machine.waived)
+            is_idle = key in machine.waived
+            self._held.add(group, key, size, is_idle=is_idle)
+            self._desk.probes.hit("retention.released" if is_idle else "retention.waited")
 
     def _find_idle(self, local: Here) -> dict[tuple[ConsumerKind, int], None]:
         group = local.target.group

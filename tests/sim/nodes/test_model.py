@@ -1,5 +1,6 @@
 """The model of a partition: what committed ops must come to."""
 
+import msgspec
 import pytest
 
 from headrace.base.ids import GroupId, unpack_namespace
@@ -135,6 +136,27 @@ def test_retention_drops_sealed_segments_by_stamp_and_by_size() -> None:
     assert stage.model.first_offset == 4
     stage.apply(Operation.RETAIN, encode(RETAIN, Retain(0, 1)))
     assert (stage.model.first_offset, stage.model.messages_count) == (8, 2)
+
+
+def test_retention_that_drops_what_a_consumer_needs_is_seen() -> None:
+    """O3.4: where consumers are waited for, and none can be idle."""
+
+    def retain(model: PartitionModel, keep_from: int | None) -> int:
+        stage = Stage()
+        stage.model = model
+        for _ in range(6):
+            stage.send(2)
+        stage.store(3)
+        stage.apply(Operation.RETAIN, encode(RETAIN, Retain(99, 0, keep_from)))
+        return model.first_offset
+
+    assert retain(PartitionModel(TARGET), 4) == 4
+    for keep_from in (8, None):
+        with pytest.raises(SimViolationError, match="dropped before"):
+            retain(PartitionModel(TARGET), keep_from)
+    assert retain(PartitionModel(TARGET, is_waiting=False), 8) == 8
+    ignoring = msgspec.structs.replace(TARGET, retention_consumers="ignore")
+    assert retain(PartitionModel(ignoring), None) == 12
 
 
 def test_trimming_stops_at_the_slowest_consumer() -> None:

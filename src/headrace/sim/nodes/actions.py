@@ -29,6 +29,7 @@ from headrace.wire.identifiers import (
 )
 from headrace.wire.numbers import ConsumerKind, UserStatus
 from headrace.wire.options import make_options
+from headrace.wire.topic_options import IGNORE_CONSUMERS, RESPECT_CONSUMERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -256,6 +257,8 @@ class Actions:
             wanted["message_expiry"] = _u64(options.expiry)
         if options.is_bounded and prng.chance(2, 3):
             wanted["max_topic_size"] = _u64(MIB)
+        if prng.chance(1, 4):
+            wanted["retention_consumers"] = prng.choice((RESPECT_CONSUMERS, IGNORE_CONSUMERS))
         made = topics.CreateTopic(STREAM, count, name, make_options(wanted))
         return _act(
             "create_topic",

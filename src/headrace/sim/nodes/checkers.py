@@ -9,6 +9,7 @@ R4, R5  promises (see `promises`)           R6  an answer tells what was applied
 H2  nothing is applied that nobody asked for
 H6  acknowledged before sent means a lower offset
 CK1  no stamp without support, and no message goes too early (see `ages`)
+O3.4 retention drops nothing that a stored offset still needs
 H10, H12  registers (see `registers`)       H11  one member at a time (see `ownership`)
 """
 
@@ -46,9 +47,19 @@ METADATA = Incarnation(METADATA_GROUP, 0)
 class Checkers:
     """Told everything that happens; raises at the first thing that may not."""
 
-    def __init__(self, tolerance: int = 0, now: Callable[[], int] = lambda: 0) -> None:
-        """Say how far clocks are followed, and where the true time is read."""
+    def __init__(
+        self,
+        tolerance: int = 0,
+        now: Callable[[], int] = lambda: 0,
+        *,
+        is_waiting: bool = True,
+    ) -> None:
+        """Say how far clocks are followed, and where the true time is read.
+
+        `is_waiting`: retention waits for consumers, however idle they are.
+        """
         self.ages = Ages(tolerance, now)
+        self._is_waiting = is_waiting
         self.promises = Promises()
         self.witness = Witness()
         self.ownership = Ownership()
@@ -70,7 +81,7 @@ class Checkers:
         if history is None:
             if any(each.name == name for each in self.histories.values()):
                 self.count("log.topic_made_again")
-            self.histories[key] = History(key, target, name)
+            self.histories[key] = History(key, target, name, is_waiting=self._is_waiting)
         elif history.name != name:
             raise SimViolationError("R2", why="one incarnation, two names", key=key, name=name)
         return key

@@ -52,7 +52,7 @@ from headrace.sim.nodes.folder import Folder, FolderOptions
 from headrace.sim.nodes.history import Applied, Incarnation
 from headrace.sim.nodes.host import Host, owners_of
 from headrace.sim.nodes.links import Links
-from headrace.sim.nodes.options import NodeOptions
+from headrace.sim.nodes.options import NEVER_IDLE_TICKS, NodeOptions
 from headrace.sim.nodes.product import Product
 from headrace.sim.nodes.trace import NodeTrace
 from headrace.sim.nodes.watched import WatchedMachine
@@ -87,7 +87,11 @@ class Cluster:
         self.is_power_for_all = options.is_power_for_all
         self.agenda = agenda
         self.trace = trace
-        self.checkers = Checkers(options.sizes.clock_tolerance, lambda: agenda.now)
+        self.checkers = Checkers(
+            options.sizes.clock_tolerance,
+            lambda: agenda.now,
+            is_waiting=options.sizes.consumers_idle_ticks >= NEVER_IDLE_TICKS,
+        )
         self.network = Network(options.network, prng.fork("network"), agenda, options.replica_count)
         self.probes: dict[str, int] = {}
         self.schedule = prng.fork("schedule")

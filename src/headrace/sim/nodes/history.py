@@ -67,13 +67,21 @@ def facts_wanted(model: PartitionModel) -> Facts:
 class History:
     """One incarnation of one group."""
 
-    def __init__(self, key: Incarnation, target: PartitionTarget | None, name: str) -> None:
+    def __init__(
+        self,
+        key: Incarnation,
+        target: PartitionTarget | None,
+        name: str,
+        *,
+        is_waiting: bool = True,
+    ) -> None:
         self.key = key
+        self._is_waiting = is_waiting
         self.target = target
         self.name = name  # of the topic and its partition; empty for the metadata group
         self.ops: dict[int, Applied] = {}
         self.head = 0
-        self.model = None if target is None else PartitionModel(target)
+        self.model = None if target is None else self._new_model(target)
         self.by_request: dict[tuple[int, int, int], int] = {}
         self.batches: dict[tuple[int, int], Batch] = {}  # by client and request
         self.by_offset: dict[tuple[int, int], Batch] = {}  # by epoch and offset
@@ -88,6 +96,9 @@ class History:
         )
         self.is_shortened = False
         self.first_offset = self.epoch = 0  # as last counted
+
+    def _new_model(self, target: PartitionTarget) -> PartitionModel:
+        return PartitionModel(target, is_waiting=self._is_waiting)
 
     def add(self, applied: Applied) -> bool:
         """Take an op as a node applied it; return whether it is the first to do so."""
@@ -181,7 +192,7 @@ class History:
         self.lost |= self.batches
         self.ops, self.by_request, self.batches, self.by_offset, self.head = {}, {}, {}, {}, 0
         self.is_shortened = False
-        self.model = PartitionModel(self.target)
+        self.model = self._new_model(self.target)
         self.acknowledged.clear()
         for applied in kept:
             self._extend(applied)

@@ -4,7 +4,8 @@ The model keeps every batch in memory and cuts segments by the one rule that dec
 ends, so that it can say which offsets exist, which are lost, and what each file holds.
 
 Invariants: offsets of one history rise by one from 0, except over lost ranges (P2); a stored offset
-            moves backwards only by a request, and never lies past the end (P5).
+            moves backwards only by a request, and never lies past the end (P5); retention drops
+            nothing that a stored offset still needs, where consumers are waited for (O3.4).
 """
 
 from collections.abc import Iterator
@@ -32,6 +33,7 @@ from headrace.wire.commands.messages import SEND_MESSAGES
 from headrace.wire.numbers import ConsumerKind, Operation
 from headrace.wire.replica_headers import PrepareHeader
 from headrace.wire.replies import RESULT_OK
+from headrace.wire.topic_options import IGNORE_CONSUMERS
 
 
 class Batch(NamedTuple):
@@ -71,8 +73,10 @@ Key = tuple[ConsumerKind, int]
 class PartitionModel:
     """One incarnation of one partition."""
 
-    def __init__(self, target: PartitionTarget) -> None:
+    def __init__(self, target: PartitionTarget, *, is_waiting: bool = True) -> None:
+        """Begin empty; `is_waiting`: no consumer can be idle for so long that it does not count."""
         self.target = target
+        self._is_waiting = is_waiting and target.retention_consumers != IGNORE_CONSUMERS
         self.generation = 0
         self.epoch = 0
         self.marks: dict[Key, int] = {}
@@ -211,7 +215,20 @@ class PartitionModel:
                 break
             size -= segment.size
             count += 1
+        self._check_unneeded(count)
         self._drop(count)
+
+    def _check_unneeded(self, count: int) -> None:
+        """Check that all consumers have read what retention drops, if it waits for them (O3.4)."""
+        if not count or not self._is_waiting or not self.marks:
+            return
+        key, stored = min(self.marks.items(), key=lambda mark: mark[1])
+        end = self.segments[count - 1].end_offset
+        if end > stored + 1:
+            raise SimViolationError(
+                "O3.4", why="dropped before it was read", group=self.target.group, key=key,
+                stored=stored, end=end,
+            )  # fmt: skip
 
     def _drop(self, count: int) -> None:
         if count:

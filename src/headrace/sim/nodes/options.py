@@ -14,6 +14,7 @@ from headrace.sim.nodes.links import LinkOptions
 from headrace.sim.swarm import draw_slice, tells_all
 from headrace.vsr.quorum import quorums_of
 
+NEVER_IDLE_TICKS = 1_000_000  # longer than any run
 _RATE = 1 << 14  # rates are parts of this
 _REPLICAS = (1, 1, 1, 3, 3, 3, 3, 5)
 
@@ -36,6 +37,7 @@ class SizeOptions(msgspec.Struct, frozen=True, kw_only=True):
     offsets_reserved: int = 32
     slice_groups_max: int = 256
     clock_tolerance: int = 2 * SECOND  # below every leap that clocks make here
+    consumers_idle_ticks: int = NEVER_IDLE_TICKS
 
 
 class DeposeOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -221,4 +223,5 @@ def _draw_sizes(prng: Prng) -> SizeOptions:
         store_ticks=prng.choice((1, 4, 12)),
         retention_ticks=prng.choice((20, 60)),
         offsets_reserved=prng.choice((16, 64)),
+        consumers_idle_ticks=prng.choice((NEVER_IDLE_TICKS, NEVER_IDLE_TICKS, 100)),
     )

@@ -64,6 +64,7 @@ class Product:
             store_ticks=sizes.store_ticks,
             retention_ticks=sizes.retention_ticks,
             clock_tolerance=sizes.clock_tolerance,
+            consumers_idle_ticks=sizes.consumers_idle_ticks,
         )
         return Shard(settings, opened[0], opened[1], watch=watch)
 

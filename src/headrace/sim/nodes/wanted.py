@@ -17,6 +17,8 @@ PROBES_WANTED = (
     "partitions.lacking_in_checkpoint",
     "partitions.left_over_removed",
     "refusal.may_be_old",
+    "retention.released",
+    "retention.waited",
     "session.duplicate_replayed",
     "sessions.bound_by_backup",
     "transfer.completed",
