@@ -81,6 +81,11 @@ _PARTITIONS = (
         Edit(machine.PartitionMachine._trim, "last = min(last, smallest)", "pass"),
     ),
     _bug(
+        "retention_ignores_consumers",
+        "What has expired is of no use to anybody.",
+        Edit(machine.PartitionMachine._bound, "keep_from=needed", "keep_from=None"),
+    ),
+    _bug(
         "offsets_not_in_the_state",
         "Consumers store their offsets again soon, so a state need not carry them.",
         Edit(snapshot.encode_snapshot, "len(offsets),", "0,"),
