@@ -20,6 +20,7 @@ from tests.kernel.samples import (
     messages_strategy,
     outcome,
     outcomes,
+    simple_messages,
     source_of,
     stamp_strategy,
 )
@@ -103,3 +104,50 @@ def test_every_length_of_payload(native: ModuleType, twin: ModuleType) -> None:
         assert columns(batch, 0, U64_MAX, CHECKED) == wanted
         assert columns(batch, 0, U64_MAX, UNCHECKED) == wanted
         assert columns(batch, 100, 1_200, CHECKED) == twin.columns(batch, 100, 1_200, UNCHECKED)
+
+
+@settings(max_examples=60)
+@given(
+    counts=st.lists(st.integers(1, 3), min_size=1, max_size=5),
+    seed=st.integers(0, 2**32),
+    is_damaged=st.booleans(),
+)
+def test_runs_of_batches(
+    native: ModuleType, twin: ModuleType, counts: list[int], seed: int, is_damaged: bool
+) -> None:
+    """Both stop at the same batch; without damage they go to the end, link by link."""
+    random = Random(seed)
+    offset, chain = random.randrange(1 << 40), random.randrange(1 << 64)
+    batches, rows, end, links = [], [], offset, chain
+    position = 0
+    for number, count in enumerate(counts):
+        batch = batch_of(simple_messages(count, 9), Stamp(7, end, 1000 + number))
+        rows += [end, 1000 + number, position, links]
+        links = twin.xxh3_64(links.to_bytes(8, "little") + batch[40:48])
+        end += count
+        position += len(batch)
+        batches.append(batch)
+    data = b"".join(batches)
+    good = (len(data), end, links, array("Q", rows).tobytes())
+    assert twin.prove(data, 7, offset, chain) == good
+    if is_damaged:
+        data = damage(random, data)
+    assert native.prove(data, 7, offset, chain) == twin.prove(data, 7, offset, chain)
+    cut = data[: random.randrange(len(data) + 1)]
+    assert native.prove(cut, 7, offset, chain) == twin.prove(cut, 7, offset, chain)
+    for wrong in ((8, offset, chain), (7, offset + 1, chain)):
+        assert native.prove(data, *wrong) == twin.prove(data, *wrong)
+    size = random.randrange(60)
+    for records in (data[: 4 * size], data[:5]):
+        arguments = (chain, records, size)
+        assert outcome(native.fold, *arguments) == outcome(twin.fold, *arguments)
+
+
+def test_a_chain_of_checksums_is_a_fold(native: ModuleType, twin: ModuleType) -> None:
+    data = bytes(range(160))
+    for module in (native, twin):
+        chain = 5
+        for at in range(0, 160, 8):
+            chain = module.xxh3_64(chain.to_bytes(8, "little") + data[at : at + 8])
+        assert module.fold(5, data, 8) == chain
+        assert module.fold(5, b"", 8) == 5

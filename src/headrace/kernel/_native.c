@@ -61,7 +61,9 @@
     X(USER_HEADERS_BYTES_MAX, 100000)      \
     X(USER_HEADER_FIELD_BYTES_MAX, 255)    \
     X(COLUMN_BYTES_MAX, INT32_MAX)         \
-    X(BATCH_BYTES_MAX, INT32_MAX)
+    X(BATCH_BYTES_MAX, INT32_MAX)          \
+    X(PROOF_ROW_BYTES, 32)                 \
+    X(FOLD_RECORD_BYTES_MAX, 56)
 
 #define AS_ENUMERATOR(name, value) name = value,
 enum { LAYOUT(AS_ENUMERATOR) };
@@ -916,6 +918,135 @@ static bool verify_batch(const uint8_t *data, uint64_t size, uint64_t *checksum,
     bool good = check_batch(&gather, data, &batch, checksum, fault);
     gather_close(&gather);
     return good;
+}
+
+/* ---------------------------------------------------------------------------------- prove -- */
+
+/* The hash of a number and of some bytes behind it, at most FOLD_RECORD_BYTES_MAX. */
+static uint64_t chain_bytes(uint64_t chain, const uint8_t *data, size_t length)
+{
+    uint8_t linked[8 + FOLD_RECORD_BYTES_MAX];
+    store64(linked, chain);
+    memcpy(linked + 8, data, length);
+    return hash_bytes(linked, 8 + length);
+}
+
+/* What is known of a run of batches so far, and the rows that tell where each begins. */
+typedef struct {
+    uint64_t partition_id;
+    uint64_t offset;
+    uint64_t chain;
+    uint64_t position;
+    uint8_t *rows;
+    uint64_t rows_count;
+    uint64_t rows_room;
+} Run;
+
+static bool add_proof(Run *run, uint64_t timestamp)
+{
+    if (run->rows_count == run->rows_room) {
+        uint64_t room = run->rows_room == 0 ? 64 : 2 * run->rows_room;
+        uint8_t *rows = PyMem_RawRealloc(run->rows, room * PROOF_ROW_BYTES);
+        if (rows == NULL)
+            return false;
+        run->rows = rows;
+        run->rows_room = room;
+    }
+    uint8_t *row = run->rows + run->rows_count * PROOF_ROW_BYTES;
+    store64(row, run->offset);
+    store64(row + 8, timestamp);
+    store64(row + 16, run->position);
+    store64(row + 24, run->chain);
+    run->rows_count++;
+    return true;
+}
+
+/* Adds the batch that comes next if it is the expected one and whole; false if it is not. */
+static bool prove_next(const uint8_t *data, uint64_t size, Run *run, Fault *fault)
+{
+    Batch batch;
+    Gather gather;
+    fault->reason = -1;
+    if (!open_stamped(data, run->position, size, false, &batch, fault))
+        return false;
+    if (batch.base_offset != run->offset || batch.delta_first != 0
+        || load64(data + run->position + PARTITION_ID_AT) != run->partition_id
+        || !gather_open(&gather, batch.count, fault))
+        return false;
+    uint64_t checksum = 0;
+    bool good = check_batch(&gather, data, &batch, &checksum, fault);
+    gather_close(&gather);
+    if (!good)
+        return false;
+    if (!add_proof(run, batch.base_timestamp))
+        return blame(fault, REASON_NO_MEMORY, -1, 0, 0, 0);
+    uint8_t link[8];
+    store64(link, checksum);
+    run->chain = chain_bytes(run->chain, link, sizeof link);
+    run->offset += batch.count;
+    run->position += batch.length;
+    return true;
+}
+
+PyDoc_STRVAR(prove_doc,
+"prove(batches, partition_id, offset, chain, /)\n--\n\n"
+"Verify batches that follow each other; return how far they are good, and where each begins.");
+
+static PyObject *py_prove(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    (void)module;
+    Run run = {0};
+    Py_buffer view;
+    if (!parse_count("prove", count, 4)
+        || !parse_u64(arguments[1], "partition_id", &run.partition_id)
+        || !parse_u64(arguments[2], "offset", &run.offset)
+        || !parse_u64(arguments[3], "chain", &run.chain)
+        || PyObject_GetBuffer(arguments[0], &view, PyBUF_SIMPLE) < 0)
+        return NULL;
+    Fault fault;
+    PyThreadState *thread = unlock_for(view.len);
+    while (prove_next(view.buf, (uint64_t)view.len, &run, &fault)) {
+    }
+    lock_again(thread);
+    PyBuffer_Release(&view);
+    PyObject *result = NULL;
+    if (fault.reason == REASON_NO_MEMORY)
+        PyErr_NoMemory();
+    else
+        result = Py_BuildValue(
+            "KKKN", (unsigned long long)run.position, (unsigned long long)run.offset,
+            (unsigned long long)run.chain,
+            PyBytes_FromStringAndSize((const char *)run.rows,
+                                      (Py_ssize_t)(run.rows_count * PROOF_ROW_BYTES)));
+    PyMem_RawFree(run.rows);
+    return result;
+}
+
+PyDoc_STRVAR(fold_doc,
+"fold(chain, records, record_bytes, /)\n--\n\n"
+"Return the chain that is longer by some records of one size.");
+
+static PyObject *py_fold(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    (void)module;
+    uint64_t chain, size;
+    Py_buffer view;
+    if (!parse_count("fold", count, 3) || !parse_u64(arguments[0], "chain", &chain)
+        || !parse_u64(arguments[2], "record_bytes", &size)
+        || PyObject_GetBuffer(arguments[1], &view, PyBUF_SIMPLE) < 0)
+        return NULL;
+    if (size == 0 || size > FOLD_RECORD_BYTES_MAX || (uint64_t)view.len % size != 0) {
+        PyBuffer_Release(&view);
+        PyErr_SetString(PyExc_ValueError, "records of one size, 1 to 56 bytes, are wanted");
+        return NULL;
+    }
+    PyThreadState *thread = unlock_for(view.len);
+    const uint8_t *data = view.buf;
+    for (uint64_t at = 0; at < (uint64_t)view.len; at += size)
+        chain = chain_bytes(chain, data + at, size);
+    lock_again(thread);
+    PyBuffer_Release(&view);
+    return PyLong_FromUnsignedLongLong(chain);
 }
 
 /* Only hashes: the yardstick of bench/kernel.py. Bounds are checked, nothing else is. */
@@ -1844,6 +1975,8 @@ static PyObject *py_cut(PyObject *module, PyObject *const *arguments, Py_ssize_t
 static PyMethodDef methods[] = {
     FAST(admit),
     ONE(verify),
+    FAST(prove),
+    FAST(fold),
     FAST(find_offset),
     FAST(find_timestamp),
     FAST(slice_batch),

@@ -48,6 +48,10 @@ COLUMN_BYTES_MAX = 2**31 - 1
 BATCH_BYTES_MAX = 2**31 - 1
 OFFSET_MAX = 2**64 - 1
 
+# What `prove` says of a batch: base_offset, base_timestamp, position, and the chain before it.
+PROOF_ROW_BYTES = 32
+FOLD_RECORD_BYTES_MAX = 56
+
 assert BATCH_RESERVED_AT < BATCH_HEADER_BYTES
 assert FRAME_RESERVED_AT + 8 == FRAME_HEADER_BYTES
 assert PAYLOAD_BYTES_MAX + USER_HEADERS_BYTES_MAX < BATCH_BYTES_MAX

@@ -22,6 +22,7 @@ from headrace.kernel.layout import (
     BATCH_LENGTH_AT,
     BATCH_RESERVED_AT,
     COLUMN_BYTES_MAX,
+    FOLD_RECORD_BYTES_MAX,
     FRAME_HEADER_BYTES,
     FRAME_ID_AT,
     FRAME_RESERVED_AT,
@@ -29,6 +30,7 @@ from headrace.kernel.layout import (
     MESSAGE_ID_BYTES,
     OFFSET_DELTA_AT,
     OFFSET_MAX,
+    PARTITION_ID_AT,
     PAYLOAD_BYTES_MAX,
     PAYLOAD_LENGTH_AT,
     USER_HEADER_FIELD_BYTES_MAX,
@@ -56,6 +58,7 @@ _FRAME_BODY = Struct("<16sIIIIQ")
 _FIELD_PREFIX = Struct("<BI")
 _U32 = Struct("<I")
 _U64 = Struct("<Q")
+_ROW = Struct("<4Q")
 _RESERVED = bytes(BATCH_HEADER_BYTES - BATCH_RESERVED_AT)
 
 
@@ -125,6 +128,58 @@ def verify(batch: ReadableBuffer, /) -> int:
     _check(view, opened)
     (checksum,) = _U64.unpack_from(view, BATCH_CHECKSUM_AT)
     return int(checksum)
+
+
+def prove(
+    batches: ReadableBuffer, partition_id: int, offset: int, chain: int, /
+) -> tuple[int, int, int, bytes]:
+    """Verify whole stamped batches that follow each other, each the next one of its partition.
+
+    Return how many bytes are good, offset and chain behind them, and a row for each batch: its
+    base_offset, base_timestamp, position, and the chain before it. The first batch that is cut,
+    damaged or another one than expected ends the run; `verify` says why.
+
+    Raises:
+        OverflowError: A number does not fit in 64 bits.
+    """
+    partition_id = _u64("partition_id", partition_id)
+    offset = _u64("offset", offset)
+    chain = _u64("chain", chain)
+    view = _view(batches)
+    position = 0
+    rows = []
+    while True:
+        try:
+            batch = _open_stamped(view, position, exact=False)
+            (found,) = _U64.unpack_from(view, position + PARTITION_ID_AT)
+            if batch.base_offset != offset or batch.delta_first or found != partition_id:
+                break
+            _check(view, batch)
+        except BatchError:
+            break
+        rows.append(_ROW.pack(offset, batch.base_timestamp, position, chain))
+        checksum_at = position + BATCH_CHECKSUM_AT
+        chain = fold(chain, view[checksum_at : checksum_at + _U64.size], _U64.size)
+        offset += batch.messages_count
+        position += batch.length
+    return position, offset, chain, b"".join(rows)
+
+
+def fold(chain: int, records: ReadableBuffer, record_bytes: int, /) -> int:
+    """Return the chain that is longer by some records of one size: each link is a hash.
+
+    Raises:
+        ValueError: The records are not of that size, or it is out of bounds.
+        OverflowError: A number does not fit in 64 bits.
+    """
+    chain = _u64("chain", chain)
+    size = _u64("record_bytes", record_bytes)
+    view = _view(records)
+    if not 1 <= size <= FOLD_RECORD_BYTES_MAX or len(view) % size:
+        raise ValueError("records of one size, 1 to 56 bytes, are wanted")
+    for at in range(0, len(view), size):
+        chain = xxh3_64_intdigest(_U64.pack(chain) + view[at : at + size])
+    return chain
 
 
 def find_offset(batch: ReadableBuffer, offset: int, /) -> tuple[int, int]:
