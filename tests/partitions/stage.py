@@ -161,7 +161,10 @@ class Stage:
 
     def send(self, count: int = 3, payload_bytes: int = 100, **who: int) -> int:
         """Send a batch; give its base offset."""
-        batch = bytearray(producer_batch(count, payload_bytes))
+        return self.propose_batch(bytearray(producer_batch(count, payload_bytes)), **who)
+
+    def propose_batch(self, batch: bytearray, **who: int) -> int:
+        """Send a batch as it is; give its base offset."""
         reply = self.propose(Operation.SEND_MESSAGES, batch, **who)
         assert reply[:4] == b"\1\0\0\0"
         return int.from_bytes(reply[16:24], "little")

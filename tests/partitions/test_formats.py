@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.base.limits import SEGMENT_HEADER_BYTES
-from headrace.partitions.index import INDEX_STEP_BYTES, Place, SegmentIndex, decode_index
+from headrace.base.checksum import xxh3_64
+from headrace.partitions.index import INDEX_STEP_BYTES, SegmentIndex, decode_index
+from headrace.partitions.log import Segment
 from headrace.partitions.snapshot import decode_snapshot
 from headrace.partitions.tail import (
     BATCH_OBJECTS_BYTES,
@@ -19,10 +20,14 @@ from headrace.partitions.tail import (
     tail_copy,
 )
 from headrace.ports.segments import SegmentFile
+from headrace.wire.batches import BatchHeader
 from headrace.wire.errors import CorruptError
+from headrace.wire.transfer import chain_batch
 from tests.partitions.stage import GROUP, NAMESPACE, REVISION, Stage, make_options
 
 FILE = SegmentFile(NAMESPACE, REVISION, 2, 1000)
+
+PIECE_BYTES = 250_000
 
 batches = st.lists(
     st.tuples(st.integers(1, 50), st.integers(300, 90_000), st.integers(0, 5)),
@@ -31,64 +36,81 @@ batches = st.lists(
 )
 
 
-def built(
-    shape: list[tuple[int, int, int]],
-) -> tuple[SegmentIndex, list[tuple[int, int, int, int]]]:
-    """An index, and the batches it is of: offset, end, stamp, position."""
-    index = SegmentIndex(FILE.base_offset)
-    offset, position, stamp = FILE.base_offset, SEGMENT_HEADER_BYTES, 10
-    placed = []
-    for count, length, later in shape:
-        stamp += later
-        placed.append((offset, offset + count, stamp, position))
-        index.note(
-            offset=offset,
-            end_offset=offset + count,
-            timestamp=stamp,
-            span=(position, position + length),
+class Built:
+    """A segment as a log makes it, and its batches: offset, end, stamp, position."""
+
+    def __init__(self, shape: list[tuple[int, int, int]]) -> None:
+        self.segment = Segment(FILE, INDEX_STEP_BYTES)
+        self.segment.index = SegmentIndex(self.segment.pieces)
+        self.placed: list[tuple[int, int, int, int]] = []
+        offset, stamp = FILE.base_offset, 10
+        for number, (count, length, later) in enumerate(shape):
+            stamp += later
+            header = BatchHeader(5, offset, stamp, 0, length, 1000 + number, count)
+            position = self.segment.append(header, offset + count, PIECE_BYTES)
+            self.placed.append((offset, offset + count, stamp, position))
+            offset += count
+
+    @property
+    def index(self) -> SegmentIndex:
+        assert self.segment.index is not None
+        return self.segment.index
+
+    def encode(self) -> bytes:
+        return self.index.encode(FILE, self.segment.length)
+
+    def decode(self, data: bytes, file: SegmentFile = FILE, by: int = 0) -> SegmentIndex:
+        segment = self.segment
+        return decode_index(
+            data, file, segment.pieces, length=segment.length + by, digest=segment.digest
         )
-        offset += count
-        position += length
-    return index, placed
 
 
-def check_lookups(index: SegmentIndex, placed: list[tuple[int, int, int, int]]) -> None:
-    starts = [Place(offset, position) for offset, _, _, position in placed]
+def check_lookups(index: SegmentIndex, built: Built) -> None:
+    segment, placed = built.segment, built.placed
+    starts = {offset: position for offset, _, _, position in placed}
+    starts[segment.end_offset] = segment.length
     for offset, end, stamp, position in placed:
         for wanted in (offset, end - 1):
-            place = index.find_offset(wanted)
-            assert place in starts
-            assert place.offset <= wanted
-            assert position - place.position < INDEX_STEP_BYTES + 90_000
-        place = index.find_timestamp(stamp)
-        assert place in starts
+            for until, bytes_max in ((wanted + 1, 0), (wanted + 100, 300_000)):
+                found = index.stretch(
+                    wanted, until, end_offset=segment.end_offset, bytes_max=bytes_max
+                )
+                assert not found.is_coarse
+                assert found.start.offset <= wanted < found.end.offset
+                assert starts[found.start.offset] == found.start.position
+                assert starts[found.end.offset] == found.end.position
+                assert position - found.start.position < INDEX_STEP_BYTES + 90_000
+                assert found.length <= bytes_max or found.steps_count == 1
+                inside = [
+                    each for each in placed if found.start.offset <= each[0] < found.end.offset
+                ]
+                chain = found.start.chain
+                for each in inside:
+                    chain = chain_batch(chain, 1000 + placed.index(each))
+                assert chain == found.end.chain
         first = next(other for other in placed if other[2] >= stamp)
-        assert place.offset <= first[0]
-    assert index.find_offset(placed[-1][1]) is None
+        assert index.find_time(stamp) <= first[0]
 
 
 @settings(max_examples=40)
 @given(batches)
 def test_an_index_leads_to_or_before_what_is_wanted(shape: list[tuple[int, int, int]]) -> None:
-    index, placed = built(shape)
-    check_lookups(index, placed)
-    length = placed[-1][3] + shape[-1][1]
-    data = index.encode(FILE, length)
-    again = decode_index(
-        data, FILE, length=length, end_offset=placed[-1][1], newest_stamp=placed[-1][2]
-    )
-    assert again.encode(FILE, length) == data
-    check_lookups(again, placed)
+    built = Built(shape)
+    check_lookups(built.index, built)
+    data = built.encode()
+    again = built.decode(data)
+    assert again.encode(FILE, built.segment.length) == data
+    check_lookups(again, built)
 
 
 def test_any_flipped_or_missing_byte_of_an_index_is_noticed() -> None:
-    index, placed = built([(5, 80_000, 1)] * 4)
-    length = placed[-1][3] + 80_000
-    data = index.encode(FILE, length)
+    built = Built([(5, 80_000, 1)] * 4)
+    data = built.encode()
 
     def refused(damaged: bytes, file: SegmentFile = FILE, by: int = 0) -> None:
         with pytest.raises(CorruptError):
-            decode_index(damaged, file, length=length + by, end_offset=1020, newest_stamp=14)
+            built.decode(damaged, file, by)
 
     for position in range(len(data)):
         refused(data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :])
@@ -97,18 +119,15 @@ def test_any_flipped_or_missing_byte_of_an_index_is_noticed() -> None:
     refused(data, by=1)
 
 
-def test_an_index_whose_entries_do_not_rise_is_refused() -> None:
-    index, _ = built([(5, 80_000, 1)] * 4)
-    flat = index._walked._flat
-    for at in (3, 4, 5):
-        kept = flat[at]
-        flat[at] = 0
-        data = index.encode(FILE, SEGMENT_HEADER_BYTES + 320_000)
-        with pytest.raises(CorruptError):
-            decode_index(
-                data, FILE, length=SEGMENT_HEADER_BYTES + 320_000, end_offset=1020, newest_stamp=14
-            )
-        flat[at] = kept
+@pytest.mark.parametrize("at", range(0, 128, 8))
+def test_an_index_that_the_log_does_not_vouch_for_is_refused(at: int) -> None:
+    """FM-9: it is whole and of this segment, and another field of an entry than the log's."""
+    built = Built([(5, 80_000, 1)] * 4)
+    data = bytearray(built.encode())
+    data[56 + at] ^= 1
+    data[-8:] = xxh3_64(data[:-8]).to_bytes(8, "little")
+    with pytest.raises(CorruptError, match="vouches"):
+        built.decode(bytes(data))
 
 
 def full() -> Stage:

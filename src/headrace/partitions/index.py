@@ -1,220 +1,224 @@
-"""Where in a segment an offset or a time is to be found: sparse, in memory, and derived.
+"""Where in a segment an offset or a time is to be found, and the chain that a read begins with.
 
-An index holds one entry for about `step_bytes` of batches. That of a segment which this
-process has written from its beginning is whole; that of an older one is filled by walking the
-batches of the file, as far as somebody asked, or read from its file (docs/formats/segment.md).
+An index holds a mark for about `step_bytes` of batches, piece by piece. The marks of a piece are
+known when this process has appended it from its beginning, when a walk has proven it by its chain,
+or when the index file was proven by the digest that the log keeps (docs/formats/segment.md).
 
 ```
-file     |header| walked ........ | not walked yet ..... | noted when appended .... |
-         0      4096              covered_to             late_from                  length
+pieces   | marks known | not known yet | begun before a restart: late marks only |
 ```
 
-Invariants: entries rise in offset and position, and never fall in time; nothing here is evidence
-            about the log (DK9): whoever reads at an entry checks what lies there.
+Invariants: every mark here is proven or of our own making: an index file counts for nothing before
+            its digest is that of the log (FM-9); marks rise in offset and position, and never fall
+            in time.
 """
 
 import struct
+import sys
 from array import array
 from bisect import bisect_left, bisect_right
-
-import msgspec
+from collections.abc import Iterable
+from operator import attrgetter
 
 from headrace.base.checksum import xxh3_64
-from headrace.base.limits import KIB, SEGMENT_HEADER_BYTES
+from headrace.base.limits import KIB
+from headrace.kernel import PROOF_ROW_BYTES, fold
+from headrace.partitions.pieces import Mark, Piece, Stretch
 from headrace.ports.segments import SegmentFile
 from headrace.wire.codec import Data
 from headrace.wire.errors import CorruptError
 
 INDEX_STEP_BYTES = 64 * KIB
+MARK_BYTES = PROOF_ROW_BYTES
 
 _MAGIC = b"HRINDEX1"
-_VERSION = 1
+_VERSION = 2
 # Magic, version, number of entries, identity of the segment (4 fields), its length.
 _HEAD = struct.Struct("<8sII5Q")
 _CHECKSUM_BYTES = 8
-_ENTRY_BYTES = 24
-_FIELDS = 3  # offset, timestamp, position
+_FIELDS = 4  # offset, timestamp, position, chain
+_FIRST_OFFSET = attrgetter("first_offset")
 
 
-class Place(msgspec.Struct, frozen=True):
-    """Where a batch begins: its first offset, and its position in the file."""
+class _Marks:
+    """The marks of one piece in one flat array: 32 bytes each instead of some hundred."""
 
-    offset: int
-    position: int
+    __slots__ = ("_flat",)
 
-
-class _Entries:
-    """Entries in three columns of one flat array: 24 bytes each instead of some hundred."""
-
-    __slots__ = ("_flat", "_step_bytes")
-
-    def __init__(self, step_bytes: int) -> None:
+    def __init__(self, data: Data = b"") -> None:
         self._flat = array("Q")
-        self._step_bytes = step_bytes
+        self._flat.frombytes(data)
+        if sys.byteorder == "big":
+            self._flat.byteswap()
 
     def __len__(self) -> int:
         return len(self._flat) // _FIELDS
 
-    def add(self, offset: int, timestamp: int, position: int) -> None:
-        """Keep an entry unless the last one is near enough."""
+    def add(self, mark: Mark) -> None:
+        assert not self._flat or mark.offset > self._flat[-4]
+        self._flat.extend((mark.offset, mark.timestamp, mark.position, mark.chain))
+
+    def at(self, index: int) -> Mark:
+        return Mark(*self._flat[_FIELDS * index : _FIELDS * (index + 1)])
+
+    def find(self, value: int, *, column: int, lo: int = 0) -> int:
+        """Return the index of the last mark whose column is at most a value, from `lo` on."""
         flat = self._flat
-        if not flat or position - flat[-1] >= self._step_bytes:
-            assert not flat or offset > flat[-3]
-            flat.extend((offset, timestamp, position))
+        found = bisect_right(
+            range(len(self)), value, lo=lo, key=lambda at: flat[_FIELDS * at + column]
+        )
+        return max(found - 1, lo)
 
-    def place(self, index: int) -> Place:
-        return Place(self._flat[_FIELDS * index], self._flat[_FIELDS * index + 2])
+    def before(self, timestamp: int) -> int:
+        """Return the index of the last mark before a time, or of the first."""
+        flat = self._flat
+        found = bisect_left(range(len(self)), timestamp, key=lambda at: flat[_FIELDS * at + 1])
+        return max(found - 1, 0)
 
-    def timestamp(self, index: int) -> int:
-        return self._flat[_FIELDS * index + 1]
-
-    def find_offset(self, offset: int) -> Place:
-        """Give the last entry at or before an offset; there is one."""
-        index = bisect_right(range(len(self)), offset, key=lambda at: self._flat[_FIELDS * at])
-        assert index > 0
-        return self.place(index - 1)
-
-    def after(self, offset: int) -> int | None:
-        """Return the offset of the first entry behind an offset."""
-        index = bisect_right(range(len(self)), offset, key=lambda at: self._flat[_FIELDS * at])
-        return self._flat[_FIELDS * index] if index < len(self) else None
-
-    def find_timestamp(self, timestamp: int) -> Place:
-        """Give the last entry before a time, or the first."""
-        index = bisect_left(range(len(self)), timestamp, key=self.timestamp)
-        return self.place(max(index - 1, 0))
-
-    def extend(self, other: "_Entries") -> None:
-        self._flat.extend(other._flat)  # noqa: SLF001  # of the same class
+    def extend(self, other: "_Marks", start: int) -> None:
+        self._flat.extend(other._flat[_FIELDS * start :])  # noqa: SLF001  # of the same class
 
     def encode(self) -> bytes:
-        return struct.pack(f"<{len(self._flat)}Q", *self._flat)
-
-    @classmethod
-    def decode(cls, data: Data, step_bytes: int) -> "_Entries":
-        made = cls(step_bytes)
-        made._flat = array("Q", struct.unpack(f"<{len(data) // 8}Q", data))
-        return made
-
-    def is_ordered(self, first: Place, position_end: int) -> bool:
-        """Whether the entries begin at a place and rise from there."""
         flat = self._flat
-        offsets, timestamps, positions = (flat[column::_FIELDS] for column in range(_FIELDS))
-        count = len(self)
-        return (
-            count > 0
-            and self.place(0) == first
-            and positions[-1] < position_end
-            and all(offsets[at] < offsets[at + 1] for at in range(count - 1))
-            and all(positions[at] < positions[at + 1] for at in range(count - 1))
-            and all(timestamps[at] <= timestamps[at + 1] for at in range(count - 1))
-        )
+        if sys.byteorder == "big":
+            flat = array("Q", flat)
+            flat.byteswap()
+        return flat.tobytes()
 
 
 class SegmentIndex:
-    """The index of one segment, as far as it is known."""
+    """The index of one segment, as far as it is known; `pieces` are those of the segment, live."""
 
-    __slots__ = (
-        "_late",
-        "_step_bytes",
-        "_walked",
-        "covered_offset",
-        "covered_stamp",
-        "covered_to",
-        "late_from",
-    )
+    __slots__ = ("_is_late_marked", "_late", "_late_number", "_parts", "_pieces")
 
-    def __init__(
-        self,
-        base_offset: int,
-        late_from: int = SEGMENT_HEADER_BYTES,
-        *,
-        step_bytes: int = INDEX_STEP_BYTES,
-    ) -> None:
-        """Begin with nothing; batches from `late_from` on will be noted as they are appended."""
-        self._step_bytes = step_bytes
-        self._walked = _Entries(step_bytes)
-        self._late = _Entries(step_bytes)
-        self.covered_to = SEGMENT_HEADER_BYTES
-        self.covered_offset = base_offset
-        self.covered_stamp = 0
-        self.late_from = late_from
+    def __init__(self, pieces: list[Piece]) -> None:
+        """Begin without a mark; pieces that come later are known from their beginning."""
+        self._pieces = pieces
+        self._parts: list[_Marks | None] = [None] * len(pieces)
+        self._late_number = len(pieces) - 1  # of the piece that goes on behind what is not known
+        self._late = _Marks()
+        self._is_late_marked = False  # whether the first late mark is one that a walk makes too
 
-    def is_complete(self, length: int) -> bool:
-        """Whether it covers a file of that length."""
-        return self.covered_to == length
+    @property
+    def is_complete(self) -> bool:
+        """Whether all marks are known."""
+        return all(part is not None for part in self._parts)
 
-    def note(self, *, offset: int, end_offset: int, timestamp: int, span: tuple[int, int]) -> None:
-        """Note a batch that was appended at the end of the file."""
-        if span[0] == self.covered_to:
-            self.walk(offset=offset, end_offset=end_offset, timestamp=timestamp, span=span)
-        else:
-            self._late.add(offset, timestamp, span[0])
+    def note(self, number: int, mark: Mark, *, is_marked: bool) -> None:
+        """Note a batch that was appended to a piece."""
+        if number == len(self._parts):
+            self._parts.append(_Marks())
+        part = self._parts[number]
+        if part is None:
+            assert number == self._late_number
+            part = self._late
+            if not part:
+                part.add(mark)  # Where a walk from the beginning of the piece ends.
+                self._is_late_marked = is_marked
+                return
+        if is_marked:
+            part.add(mark)
 
-    def walk(self, *, offset: int, end_offset: int, timestamp: int, span: tuple[int, int]) -> None:
-        """Note the next batch of a walk through the file."""
-        assert span[0] == self.covered_to
-        assert offset == self.covered_offset
-        self._walked.add(offset, timestamp, span[0])
-        self.covered_to = span[1]
-        self.covered_offset = end_offset
-        self.covered_stamp = timestamp
+    def adopt(self, number: int, marks: Iterable[Mark]) -> None:
+        """Take the marks of a coarse stretch whose batches a walk has proven."""
+        if self._parts[number] is not None:
+            return  # Another poll has walked here meanwhile.
+        part = _Marks()
+        for mark in marks:
+            part.add(mark)
+        if number == self._late_number:
+            part.extend(self._late, 0 if self._is_late_marked else 1)
+            self._late = _Marks()
+        self._parts[number] = part
 
-    def join(self, *, end_offset: int, timestamp: int, length: int) -> None:
-        """Put both parts together, once the walk has come to where the second begins."""
-        if self.covered_to != self.late_from or not self._late:
-            return
-        self._walked.extend(self._late)
-        self._late = _Entries(self._step_bytes)
-        self.covered_to = length
-        self.covered_offset = end_offset
-        self.covered_stamp = timestamp
+    def stretch(self, offset: int, until: int, *, end_offset: int, bytes_max: int) -> Stretch:
+        """Return the batches from the mark at or before an offset on, up to another offset.
 
-    def find_offset(self, offset: int) -> Place | None:
-        """Give a place at or before an offset of the segment; nothing if it must be walked to."""
-        if offset < self.covered_offset:
-            return self._walked.find_offset(offset)
-        if self._late and offset >= self._late.place(0).offset:
-            return self._late.find_offset(offset)
-        return None
+        It ends with the piece, or earlier where it would exceed a number of bytes; one step it
+        always has. `end_offset` is that of the segment.
+        """
+        number = bisect_right(self._pieces, offset, key=_FIRST_OFFSET) - 1
+        part = self._parts[number]
+        if part is None and number == self._late_number and self._late:
+            if offset < self._late.at(0).offset:
+                return Stretch(number, self._piece_start(number), self._late.at(0), 1)
+            part = self._late
+        end = self._piece_end(number, end_offset)
+        if part is None:
+            return Stretch(number, self._piece_start(number), end, 1)
+        first = part.find(offset, column=0)
+        start = part.at(first)
+        last = part.find(until - 1, column=0, lo=first)
+        if end.position - start.position > bytes_max or last + 1 < len(part):
+            fitting = part.find(start.position + bytes_max, column=2, lo=first)
+            last = max(min(last, fitting - 1), first)
+        if last + 1 < len(part):
+            end = part.at(last + 1)
+        return Stretch(number, start, end, last + 1 - first, is_coarse=False)
 
-    def find_timestamp(self, timestamp: int) -> Place | None:
-        """Give a place at or before the first batch of a time; nothing if it must be walked to."""
-        if self._walked and timestamp <= self.covered_stamp:
-            return self._walked.find_timestamp(timestamp)
-        if self._late and timestamp > self._late.timestamp(0):
-            return self._late.find_timestamp(timestamp)
-        return None
+    def find_time(self, timestamp: int) -> int:
+        """Return an offset at or before that of the first batch of a time, as late as is known."""
+        for number in range(len(self._parts) - 1, -1, -1):
+            part = self._parts[number]
+            if part is None and number == self._late_number:
+                part = self._late
+            if part and part.at(0).timestamp < timestamp:
+                return part.at(part.before(timestamp)).offset
+        return self._pieces[0].first_offset
 
-    def entry_after(self, offset: int) -> int | None:
-        """Return the offset of the first entry behind an offset."""
-        return self._walked.after(offset) or self._late.after(offset)
+    def _piece_start(self, number: int) -> Mark:
+        piece = self._pieces[number]
+        return Mark(piece.first_offset, 0, piece.position, 0)
+
+    def _piece_end(self, number: int, end_offset: int) -> Mark:
+        if number + 1 < len(self._pieces):
+            end_offset = self._pieces[number + 1].first_offset
+        piece = self._pieces[number]
+        return Mark(end_offset, 0, piece.end_position, piece.chain)
 
     def encode(self, file: SegmentFile, length: int) -> bytes:
-        """Give the index file of a sealed segment."""
-        assert self.is_complete(length)
+        """Return the index file of a sealed segment."""
+        assert self.is_complete
+        entries = b"".join([part.encode() for part in self._parts if part is not None])
         head = _HEAD.pack(
             _MAGIC,
             _VERSION,
-            len(self._walked),
+            len(entries) // MARK_BYTES,
             file.namespace,
             file.created_revision,
             file.history_epoch,
             file.base_offset,
             length,
         )
-        covered = head + self._walked.encode()
+        covered = head + entries
         return covered + xxh3_64(covered).to_bytes(_CHECKSUM_BYTES, "little")
 
 
 def decode_index(
-    data: Data, file: SegmentFile, *, length: int, end_offset: int, newest_stamp: int
+    data: Data, file: SegmentFile, pieces: list[Piece], *, length: int, digest: int
 ) -> SegmentIndex:
-    """Read the index file of a sealed segment, whose true measures the caller knows.
+    """Read the index file of a sealed segment, whose pieces and digest the caller knows.
 
     Raises:
-        CorruptError: It is damaged, of another file, or does not fit the segment.
+        CorruptError: It is damaged, of another file, or not the index that the log vouches for.
     """
+    entries = memoryview(_check(data, file, length))
+    if fold(0, entries, MARK_BYTES) != digest:
+        raise CorruptError("index with other entries than the log vouches for")
+    index = SegmentIndex(pieces)
+    marks = _Marks(entries)
+    starts = [marks.find(piece.position, column=2) for piece in pieces]
+    parts = []
+    for piece, first, end in zip(pieces, starts, [*starts[1:], len(marks)], strict=True):
+        if first >= end or marks.at(first).position != piece.position:
+            raise CorruptError("index whose entries do not begin where the pieces do")
+        parts.append(_Marks(entries[MARK_BYTES * first : MARK_BYTES * end]))
+    index._parts = [*parts]  # noqa: SLF001  # of this module
+    return index
+
+
+def _check(data: Data, file: SegmentFile, length: int) -> memoryview:
+    """Return the entries of an index file that is whole and of this segment."""
     if len(data) < _HEAD.size + _CHECKSUM_BYTES:
         raise CorruptError(f"index of {len(data)} bytes")
     view = memoryview(data)
@@ -228,15 +232,6 @@ def decode_index(
         raise CorruptError("index with a wrong checksum")
     if SegmentFile(namespace, revision, epoch, base_offset) != file or log_length != length:
         raise CorruptError("index of another segment, or of another length of it")
-    if len(covered) - _HEAD.size != count * _ENTRY_BYTES:
+    if not count or len(covered) - _HEAD.size != count * MARK_BYTES:
         raise CorruptError(f"index of {count} entries in {len(data)} bytes")
-    index = SegmentIndex(file.base_offset)
-    entries = _Entries.decode(covered[_HEAD.size :], INDEX_STEP_BYTES)  # It is whole: none comes.
-    index._walked = entries  # noqa: SLF001  # of this module
-    first = Place(file.base_offset, SEGMENT_HEADER_BYTES)
-    if not index._walked.is_ordered(first, length):  # noqa: SLF001
-        raise CorruptError("index whose entries do not rise from the segment's beginning")
-    index.covered_to = length
-    index.covered_offset = end_offset
-    index.covered_stamp = newest_stamp
-    return index
+    return covered[_HEAD.size :]

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from headrace.base.ids import GroupId, unpack_namespace
-from headrace.partitions.log import PartitionLog, Piece, Segment
+from headrace.partitions.log import PartitionLog, Segment
+from headrace.partitions.pieces import Piece
 from headrace.ports.machine import Artifact, StoredPiece
 from headrace.ports.machine import Piece as AnyPiece
 from headrace.ports.segments import SegmentFile

@@ -19,8 +19,10 @@ from collections.abc import Iterator
 from operator import attrgetter
 
 from headrace.base.limits import SEGMENT_HEADER_BYTES
-from headrace.partitions.index import SegmentIndex
+from headrace.kernel import fold
+from headrace.partitions.index import MARK_BYTES, SegmentIndex
 from headrace.partitions.options import PartitionOptions
+from headrace.partitions.pieces import Mark, Piece, is_marked
 from headrace.ports.segments import SegmentFile
 from headrace.wire.batches import BatchHeader
 from headrace.wire.transfer import chain_batch
@@ -29,30 +31,18 @@ _BASE_OFFSET = attrgetter("base_offset")
 _NEWEST_STAMP = attrgetter("newest_stamp")
 
 
-class Piece:
-    """A run of batches of one segment; the last one of a partition still grows."""
-
-    __slots__ = ("chain", "first_offset", "length", "position")
-
-    def __init__(self, first_offset: int, position: int, length: int = 0, chain: int = 0) -> None:
-        self.first_offset = first_offset
-        self.position = position
-        self.length = length
-        self.chain = chain
-
-
 class Segment:
     """One file; `length` counts the header block, `end_offset` is the next one after it."""
 
     __slots__ = (
         "base_offset",
+        "digest",
         "encoded",
         "end_offset",
         "file",
         "index",
         "index_step_bytes",
         "is_dropped",
-        "is_index_proven",
         "is_sealed",
         "length",
         "newest_stamp",
@@ -69,7 +59,7 @@ class Segment:
         self.is_sealed = False
         self.is_dropped = False
         self.index: SegmentIndex | None = None
-        self.is_index_proven = False  # damage was found where the index says that batches are
+        self.digest = 0  # of the marks of its index: what an index file is proven by
         self.encoded: bytes | None = None  # of a sealed one, kept for the next checkpoint
 
     @property
@@ -77,29 +67,30 @@ class Segment:
         """How many bytes of batches it holds."""
         return self.length - SEGMENT_HEADER_BYTES
 
-    def begin_index(self, late_from: int = SEGMENT_HEADER_BYTES) -> SegmentIndex:
-        """Give an index of it that knows nothing yet."""
-        return SegmentIndex(self.base_offset, late_from, step_bytes=self.index_step_bytes)
-
     def append(self, header: BatchHeader, end_offset: int, piece_bytes: int) -> int:
         """Place one batch; return its position."""
         position = self.length
+        end = position + header.length
         if not self.pieces or self.pieces[-1].length >= piece_bytes:
             self.pieces.append(Piece(header.base_offset, position))
         piece = self.pieces[-1]
+        assert position == piece.end_position
+        self._mark(Mark(header.base_offset, header.base_timestamp, position, piece.chain), end)
         piece.length += header.length
         piece.chain = chain_batch(piece.chain, header.checksum)
-        self.length = position + header.length
+        self.length = end
         self.end_offset = end_offset
         self.newest_stamp = header.base_timestamp
-        assert self.index is not None
-        self.index.note(
-            offset=header.base_offset,
-            end_offset=end_offset,
-            timestamp=header.base_timestamp,
-            span=(position, self.length),
-        )
         return position
+
+    def _mark(self, mark: Mark, end: int) -> None:
+        """Note a batch in the index, and in the digest that will prove the index file."""
+        piece = self.pieces[-1]
+        marked = is_marked(piece.position, (mark.position, end), self.index_step_bytes)
+        if marked:
+            self.digest = fold(self.digest, mark.encode(), MARK_BYTES)
+        assert self.index is not None
+        self.index.note(len(self.pieces) - 1, mark, is_marked=marked)
 
 
 class PartitionLog:
@@ -149,7 +140,7 @@ class PartitionLog:
         segment = self.active
         if segment is None:
             segment = self.begin_segment(self.next_offset)
-            segment.index = segment.begin_index()
+            segment.index = SegmentIndex(segment.pieces)
         end_offset = header.base_offset + header.messages_count
         position = segment.append(header, end_offset, self._options.piece_bytes)
         segment.is_sealed = segment.batch_bytes >= self._options.segment_bytes

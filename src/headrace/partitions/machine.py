@@ -92,7 +92,7 @@ class PartitionMachine:
         self._prepared = Prepared()
         self._artifact: Artifact | None = None  # of the state as it is, once somebody asked
         self._writer = SegmentWriter(options, shared, self, probes)
-        self._reads = Reads(self._log, self._tail, self._writer, shared, probes)
+        self._reads = Reads(options, self._log, self._tail, self._writer, shared, probes)
         self._vouched: tuple[SegmentExtent, ...] = ()  # by the checkpoint that was installed
         self._is_opening = False
         # Whose stored offsets hold nothing back: the shard of a primary says so, for `prepare`.

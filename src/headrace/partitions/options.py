@@ -22,8 +22,8 @@ class AheadPolicy(IntEnum):
 class PartitionOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Which partition it is, and its bounds.
 
-    Where segments and pieces are cut follows from these, so replicas must have them alike, all but
-    the step of indexes.
+    Where segments and pieces are cut, and which batches an index names, follows from these, so
+    replicas must have them alike.
     """
 
     namespace: GroupId

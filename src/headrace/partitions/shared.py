@@ -8,7 +8,7 @@ from headrace.partitions.tail import TailBudget
 from headrace.ports.segments import SegmentEvent
 
 TAIL_BYTES_MAX = 256 * MIB
-INDEXES_MAX = 256  # of sealed segments; one of 1 GiB takes 400 KB
+INDEXES_MAX = 256  # of sealed segments; one of 1 GiB takes 530 KB
 _SPACE_RETRY_TICKS = 100
 
 

@@ -13,18 +13,21 @@ import msgspec
 
 from headrace.base.checksum import xxh3_64
 from headrace.base.limits import SEGMENT_HEADER_BYTES
-from headrace.partitions.log import PartitionLog, Piece, Segment
+from headrace.partitions.index import SegmentIndex
+from headrace.partitions.log import PartitionLog, Segment
 from headrace.partitions.offsets import ConsumerOffsets, StoredMark
 from headrace.partitions.options import PartitionOptions
+from headrace.partitions.pieces import Piece
 from headrace.wire.codec import Data, Reader
 from headrace.wire.errors import CorruptError, DecodeError
 from headrace.wire.numbers import ConsumerKind
 
 _MAGIC = b"HRPARTN1"
-_VERSION = 1
+_VERSION = 2
 # Identity (2), epoch, purge generation, first and next offset, newest stamp, state hash, counts.
 _HEAD = struct.Struct("<8sI4x8QIII4x")
-_SEGMENT = struct.Struct("<4QII")  # base offset, end offset, length, newest stamp, flags, pieces
+# Base offset, end offset, length, newest stamp, digest of the index, flags, pieces.
+_SEGMENT = struct.Struct("<5QII")
 _PIECE = struct.Struct("<3Q")  # first offset, length, chain
 _GAP = struct.Struct("<QQ")
 _MARK = struct.Struct("<BB2xIQ")  # kind, flags, id, offset
@@ -86,6 +89,7 @@ def _encode_segment(segment: Segment) -> bytes:
         segment.end_offset,
         segment.length,
         segment.newest_stamp,
+        segment.digest,
         _SEALED if segment.is_sealed else 0,
         len(segment.pieces),
     )
@@ -144,7 +148,8 @@ def decode_snapshot(data: Data, options: PartitionOptions) -> Snapshot:
 
 
 def _read_segment(reader: Reader, log: PartitionLog) -> None:
-    base, end, length, stamp, flags, pieces_count = _SEGMENT.unpack(reader.take(_SEGMENT.size))
+    fields = _SEGMENT.unpack(reader.take(_SEGMENT.size))
+    base, end, length, stamp, digest, flags, pieces_count = fields
     segment = log.begin_segment(base)
     position = SEGMENT_HEADER_BYTES
     for _ in range(pieces_count):
@@ -162,9 +167,10 @@ def _read_segment(reader: Reader, log: PartitionLog) -> None:
     segment.end_offset = end
     segment.length = length
     segment.newest_stamp = stamp
+    segment.digest = digest
     segment.is_sealed = bool(flags & _SEALED)
     if not segment.is_sealed:
-        segment.index = segment.begin_index(late_from=length)
+        segment.index = SegmentIndex(segment.pieces)
     log.messages_count += end - base
     log.size_bytes += segment.batch_bytes
 

@@ -195,7 +195,7 @@ class SegmentWriter:
             index is not None
             and segment.is_sealed
             and not segment.is_dropped
-            and index.is_complete(segment.length)
+            and index.is_complete
             and self.fence is None
         ):
             self.emit(WriteIndex(segment.file, index.encode(segment.file, segment.length)))

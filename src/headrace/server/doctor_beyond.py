@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 
 from headrace.partitions.beyond import Read, find_batch
-from headrace.partitions.index import Place
 from headrace.partitions.log import PartitionLog
+from headrace.partitions.pieces import Place
 from headrace.ports.recovered import RecoveredGroup
 from headrace.ports.segments import SegmentFile
 from headrace.runtime.whole import read_all

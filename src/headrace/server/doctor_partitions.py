@@ -9,7 +9,7 @@ import msgspec
 from headrace.base.ids import GroupId, unpack_namespace
 from headrace.base.limits import SEGMENT_HEADER_BYTES
 from headrace.metadata.machine import MetadataMachine
-from headrace.partitions.index import Place
+from headrace.partitions.pieces import Place
 from headrace.ports.recovered import RecoveredGroup
 from headrace.ports.segments import SegmentFile
 from headrace.runtime.segment_tree import is_ours, namespace_of

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from headrace.metadata.access import reach
 from headrace.partitions import gather
 from headrace.partitions.gather import Polled, PollStart
+from headrace.ports.recovered import Finding
 from headrace.shard.connections import Connection
 from headrace.shard.consumers import consumer_key, may_poll_partition
 from headrace.shard.desk import Desk
@@ -29,6 +30,7 @@ from headrace.wire.numbers import ConsumerKind, Operation
 from headrace.wire.requests import RequestHeader
 
 _PREFIX = struct.Struct("<IQI")
+_DAMAGES_MAX = 1024
 
 
 class _Key(NamedTuple):
@@ -59,6 +61,7 @@ class Polls:
         self._reading: dict[int, _Poll] = {}  # by ticket: segments are read for them
         self._commits: dict[_Key, int] = {}  # what was served and is not stored yet
         self._parked: dict[_Key, list[_Poll]] = {}  # `next` polls behind such a commit
+        self._damages: dict[tuple[str, str], None] = {}  # what was logged already
 
     def poll(self, connection: Connection, header: RequestHeader, request: PollMessages) -> None:
         """Answer a poll, or begin to.
@@ -202,7 +205,20 @@ class Polls:
             if self._may_go_on(poll):
                 self._answer(local, poll, result)
         except RefusedError as error:
+            self._note_damage(local, error)
             self._refuse(poll, error.code)
+
+    def _note_damage(self, local: Local, error: RefusedError) -> None:
+        """Have a range that cannot be read logged, once."""
+        first, last = error.facts.get("first_offset"), error.facts.get("last_offset")
+        if first is None:
+            return
+        text = f"offsets {first} to {last} cannot be read: {error.facts['what']}"
+        if (local.name, text) not in self._damages:
+            if len(self._damages) >= _DAMAGES_MAX:
+                self._damages.clear()
+            self._damages[local.name, text] = None
+            self._keeper.findings.append(Finding("damaged", local.name, 0, text))
 
     def _may_go_on(self, poll: _Poll) -> bool:
         """Whether the partition is still dealt to the member: much can change while a poll waits.

@@ -5,7 +5,7 @@ or two functions of the code that ships. `tools/hunt_node.py` finds a seed for e
 `planted_seeds.toml` keeps them.
 """
 
-from headrace.partitions import dedup, log, machine, reads, retention, snapshot, writer
+from headrace.partitions import dedup, log, machine, proof, reads, retention, snapshot, writer
 from headrace.shard import (
     believed_time,
     checkpoints,
@@ -100,7 +100,21 @@ _PARTITIONS = (
     _bug(
         "served_unverified",
         "Batches were verified when they came in.",
-        Edit(reads.Reads._take, "verify_batch(batch)", "pass"),
+        Edit(
+            proof.prove_stretch,
+            "size, offset, chain, rows = prove(data, partition_id, start.offset, start.chain)",
+            "rows, size, offset, chain = b'', 0, start.offset, 0\n"
+            "    while size < len(data):\n"
+            "        header = decode_batch_header(data[size:])\n"
+            "        rows += _ROW.pack(offset, header.base_timestamp, size, 0)\n"
+            "        offset += header.messages_count\n"
+            "        size += max(header.length, BATCH_HEADER_BYTES)",
+        ),
+        Edit(
+            proof.prove_stretch,
+            "if _fold_tail(chain, part.tail) != stretch.end.chain:",
+            "if False:",
+        ),
     ),
     _bug(
         "old_history_served",
