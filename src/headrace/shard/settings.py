@@ -6,6 +6,7 @@ from headrace.base.limits import SEGMENT_BYTES_MAX
 from headrace.metadata.admission import TopicDefaults
 from headrace.partitions.index import INDEX_STEP_BYTES
 from headrace.partitions.options import AheadPolicy
+from headrace.partitions.shared import INDEXES_MAX
 from headrace.shard.config import PlaneConfig
 from headrace.shard.lockout import LockoutSettings
 
@@ -27,6 +28,7 @@ class ShardSettings(msgspec.Struct, frozen=True, kw_only=True):
     offsets_ahead: AheadPolicy = AheadPolicy.FAIL
     piece_bytes: int
     index_step_bytes: int = INDEX_STEP_BYTES
+    indexes_max: int = INDEXES_MAX  # of sealed segments, in memory
     tail_bytes_max: int
     poll_bytes_max: int
     # Where the segments of partitions lie, for readers of the same host; empty: nobody is told.

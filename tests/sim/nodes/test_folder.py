@@ -23,6 +23,7 @@ from headrace.ports.segments import (
     WriteSegment,
 )
 from headrace.sim.agenda import Agenda
+from headrace.sim.nodes.astray import Astray
 from headrace.sim.nodes.folder import Folder, FolderOptions
 from headrace.sim.violation import SimViolationError
 
@@ -35,7 +36,9 @@ class Stage:
     def __init__(self, seed: int = 1) -> None:
         self.agenda = Agenda()
         self.events: list[SegmentEvent] = []
-        self.folder = Folder(FolderOptions(), Prng(seed), self.agenda, self.events.append)
+        self.folder = Folder(
+            FolderOptions(), Prng(seed), self.agenda, self.events.append, Astray(Prng(seed))
+        )
 
     def do(self, *effects: SegmentEffect) -> list[SegmentEvent]:
         for effect in effects:

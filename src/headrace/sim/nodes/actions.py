@@ -94,6 +94,7 @@ class WorkloadOptions(msgspec.Struct, frozen=True, kw_only=True):
     partitions_max: int = 2
     messages_max: int = 4
     payload_bytes_max: int = 300
+    is_uniform: bool = False  # batches of one length: a place has an equal in every file
     replicated: int = 0  # of topics that wait for no sync
     replicated_offsets: int = 0
     expiry: int = 0  # microseconds; of topics with retention by time
@@ -352,10 +353,12 @@ class Actions:
         if prng.chance(1, 8):
             to = ByKey(b"key-%d" % prng.below(8))
         payloads = []
-        for _ in range(prng.between(1, options.messages_max)):
+        is_uniform, size = options.is_uniform, options.payload_bytes_max
+        count = options.messages_max
+        for _ in range(count if is_uniform else prng.between(1, count)):
             self._sent += 1
-            mark = b"%s|%d.%d|" % (topic.encode(), self._owner, self._sent)
-            payloads.append(mark + bytes(prng.below(options.payload_bytes_max)))
+            mark = b"%s|%d.%04d|" % (topic.encode(), self._owner, self._sent)
+            payloads.append(mark + bytes(size if is_uniform else prng.below(size)))
         first_id = self._owner << 64 | self._sent
         batch = make_batch(payloads, first_id=first_id, origin=self._board.wall)
         routing = messages.encode_routing(STREAM, topic, to, messages_count=len(payloads))

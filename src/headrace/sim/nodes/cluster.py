@@ -46,6 +46,7 @@ from headrace.sim.agenda import MILLISECOND, SECOND, Agenda, draw_delay
 from headrace.sim.disk import Disk, DiskOptions
 from headrace.sim.network import Network
 from headrace.sim.nodes import secrets
+from headrace.sim.nodes.astray import Astray
 from headrace.sim.nodes.checkers import METADATA, Checkers
 from headrace.sim.nodes.clients import ROOT
 from headrace.sim.nodes.folder import Folder, FolderOptions
@@ -135,6 +136,8 @@ class Cluster:
         if index not in self.atlas or self.replica_count == 1:
             disk_options = _without_damage(disk_options)
             folder_options = msgspec.structs.replace(folder_options, read_error=0)
+        if index not in self.atlas:
+            folder_options = _without_mix_up(folder_options)
         if not (self.is_power_for_all or index in self.atlas):
             disk_options = msgspec.structs.replace(disk_options, write_error=0)
         draws = prng.fork("disk")
@@ -144,6 +147,7 @@ class Cluster:
             draws.fork("folder"),
             self.agenda,
             lambda event: self._completed(index, event),
+            Astray(Prng(self.options.seed).fork(f"astray {index}")),  # apart from other draws
         )
         assert len(disks) == 2
         host = Host(index, disks, folder)
@@ -570,3 +574,9 @@ def _on_nothing(host: Host, effect: object) -> None:
 
 def _without_damage(options: DiskOptions) -> DiskOptions:
     return msgspec.structs.replace(options, lost=0, misdirected=0, read_error=0)
+
+
+def _without_mix_up(options: FolderOptions) -> FolderOptions:
+    return msgspec.structs.replace(
+        options, read_astray=0, write_astray=0, index_astray=0, misplaced=0
+    )

@@ -3,7 +3,8 @@
 Bytes are written when the effect is submitted, as a system call would; syncs, openings, indexes and
 removals go one after another, reads beside them. A killed process may leave its last writes cut
 short; a power cut also loses, tears or keeps every write that no sync covered, the names of files
-that no sync covered, and the removal of names (DK6 to DK9).
+that no sync covered, and the removal of names (DK6 to DK9). Damage strikes what is there (`rot`),
+or lets reads and writes go astray (see `astray`).
 
 Invariants: bytes that were written before are never overwritten with others, however a crash left
             them, and no write leaves a hole: that is the promise by which a repeated write is
@@ -54,6 +55,7 @@ from headrace.ports.segments import (
 )
 from headrace.sim.agenda import Agenda, exponential
 from headrace.sim.disk import SECTOR_BYTES
+from headrace.sim.nodes.astray import Astray
 from headrace.sim.violation import SimViolationError
 from headrace.wire.errors import CorruptError
 from headrace.wire.segment import decode_segment_header
@@ -71,6 +73,10 @@ class FolderOptions(msgspec.Struct, frozen=True, kw_only=True):
     index_lost: int = 0  # rate of index writes that fail unnoticed
     write_error: int = 0
     sync_error: int = 0
+    read_astray: int = 0  # rate of reads that bring bytes of another place,
+    write_astray: int = 0  # of writes that go to another file,
+    index_astray: int = 0  # and of reads and writes of indexes that are another file's
+    misplaced: int = 0  # percent of rot that puts bytes of another place, or swaps files
 
 
 class _File:
@@ -85,6 +91,7 @@ class _File:
         self.unsynced: list[tuple[int, bytes]] = []
 
 
+Partition = tuple[int, int]  # its namespace, and the revision that made it
 _Extents = list[tuple[SegmentFile, _File, int]]  # how many writes of each a sync covers
 
 
@@ -97,16 +104,20 @@ class Folder:
         prng: Prng,
         agenda: Agenda,
         answer: Callable[[SegmentEvent], None],
+        astray: Astray,
     ) -> None:
         self.options = options
         self.events: dict[str, int] = {}
         self.is_full = False
-        self.rotten: dict[SegmentFile, None] = {}
+        self.rotten: dict[SegmentFile, list[tuple[int, int]]] = {}  # from where to where
         self.is_damaged = False  # whether anything has rotted since it was emptied
+        self.harmed_at: dict[Partition, int] = {}  # when files of a partition last rotted,
+        self.misread_at: dict[Partition, int] = {}  # and when a read of one last went astray
         self.has_failed = False  # whether a write or a sync has, in this life of the node
         self._prng = prng
         self._agenda = agenda
         self._answer = answer
+        self._astray = astray
         self._files: dict[SegmentFile, _File] = {}
         self._indexes: dict[SegmentFile, bytes] = {}
         self._unlinked: dict[SegmentFile, _File] = {}  # removals that may not be durable
@@ -181,6 +192,8 @@ class Folder:
                 position=effect.position,
                 held=len(file.cached),
             )
+        if is_done and not is_failed and self._goes_astray(self.options.write_astray):
+            data = self._write_elsewhere(effect.file, file, effect.position, data)
         file.cached[effect.position : end] = data
         file.unsynced.append((effect.position, data))
         self._writing[effect.token] = (effect.file, effect.position, len(data))
@@ -200,7 +213,7 @@ class Folder:
         if life != self._life:
             return
         if isinstance(effect, ReadIndex):
-            self._answer(IndexRead(effect.token, self._indexes.get(effect.file)))
+            self._answer(IndexRead(effect.token, self._read_index(effect.file)))
             return
         file = self._files.get(effect.file)
         data = None
@@ -208,6 +221,7 @@ class Folder:
             self._count("folder.read_error")
         elif file is not None:
             data = bytes(file.cached[effect.position : effect.position + effect.length])
+            data = self._read_elsewhere(effect.file, effect.position, data)
         self._answer(SegmentRead(effect.token, data))
 
     def _end_order(self, argument: tuple[int, None]) -> None:
@@ -250,7 +264,12 @@ class Folder:
         if self._strikes(self.options.index_lost):
             self._count("folder.index_lost")
             return
-        self._indexes[effect.file] = effect.data
+        name: SegmentFile | None = effect.file
+        if self._goes_astray(self.options.index_astray):
+            name = self._astray.draw_victim(effect.file, self._cached(), 0)
+            self._count("folder.index_write_astray")
+        if name is not None:
+            self._indexes[name] = effect.data
 
     def _files_of(self, namespace: int, created_revision: int) -> list[SegmentFile]:
         return [
@@ -273,8 +292,10 @@ class Folder:
 
     def _remove(self, name: SegmentFile) -> None:
         file = self._files.pop(name, None)
-        self._indexes.pop(name, None)
+        index = self._indexes.pop(name, None)
         self.rotten.pop(name, None)
+        if file is not None:
+            self._astray.remember(name, file.cached, index)
         if file is not None and file.is_named:
             self._unlinked[name] = file
 
@@ -435,11 +456,15 @@ class Folder:
         self._reset()
         self._files, self._indexes, self._unlinked, self.rotten = {}, {}, {}, {}
         self.is_damaged = False
+        self.harmed_at.clear()
+        self._astray.forget()
 
     # Damage
 
     def rot(self) -> bool:
-        """Flip a bit, or zero a sector, of a segment or an index."""
+        """Flip a bit, or zero a sector, of a segment or an index; or put what is another's."""
+        if self.options.misplaced and self._astray.prng.below(100) < self.options.misplaced:
+            return self._swap() if self._astray.prng.chance(1, 3) else self._misplace()
         names = [name for name, file in self._files.items() if len(file.durable) > 0]
         if not names:
             return False
@@ -457,12 +482,108 @@ class Folder:
             changed = bytes(end - position)
         else:
             changed = bytes((file.durable[position] ^ 1 << self._prng.below(8),))
-        for image in (file.durable, file.cached):
-            image[position : position + len(changed)] = changed
-        self.rotten[name] = None
-        self.is_damaged = True
+        self._spoil(name, position, changed)
         self._count("folder.rotten")
         return True
+
+    def _spoil(self, name: SegmentFile, position: int, changed: bytes) -> None:
+        file = self._files[name]
+        for image in (file.durable, file.cached):
+            image[position : position + len(changed)] = changed
+        self._note_rotten(name, position, position + len(changed))
+
+    def _note_rotten(self, name: SegmentFile, start: int, end: int) -> None:
+        self.rotten.setdefault(name, []).append((start, end))
+        self.is_damaged = True
+        self.harmed_at[name.namespace, name.created_revision] = self._agenda.now
+
+    def _misplace(self) -> bool:
+        """Put bytes of another place where others are."""
+        images = {name: file.durable for name, file in self._files.items() if file.durable}
+        if not images:
+            return False
+        name = self._astray.prng.choice(list(images))
+        found = self._astray.draw_bytes(
+            name, images, start=SEGMENT_HEADER_BYTES, end=len(images[name])
+        )
+        if found is None:
+            return False
+        self._spoil(name, *found)
+        self._count("folder.misplaced")
+        return True
+
+    def _swap(self) -> bool:
+        """Exchange two files, with or without their header blocks; one may be long gone."""
+        prng = self._astray.prng
+        images = {name: file.durable for name, file in self._files.items() if not file.unsynced}
+        pair = self._astray.draw_pair(images)
+        if pair is None:
+            return False
+        start = 0 if prng.chance(1, 4) else SEGMENT_HEADER_BYTES
+        one, other = pair
+        own = bytes(images[one][start:])
+        self._spoil(one, start, bytes((images.get(other) or self._astray.past[other])[start:]))
+        if other in images:
+            self._spoil(other, start, own)
+        kind = prng.below(3)
+        indexes = [self._indexes.pop(name, None) for name in pair] if kind else []
+        if kind == 1:  # Their indexes go with them, else they stay, or are gone.
+            for name, index in zip(reversed(pair), indexes, strict=True):
+                if index is not None and name in self._files:
+                    self._indexes[name] = index
+        self._count("folder.swapped")
+        return True
+
+    # What goes astray
+
+    def _goes_astray(self, rate: int) -> bool:
+        return rate > 0 and self._astray.prng.u64() & _PER - 1 < rate
+
+    def _cached(self) -> dict[SegmentFile, bytearray]:
+        return {name: file.cached for name, file in self._files.items()}
+
+    def _read_index(self, name: SegmentFile) -> bytes | None:
+        data = self._indexes.get(name)
+        if self._goes_astray(self.options.index_astray):
+            other = self._astray.draw_index(name, self._indexes)
+            if other is not None:
+                self._count("folder.index_read_astray")
+                return other
+        return data
+
+    def _read_elsewhere(self, name: SegmentFile, position: int, data: bytes) -> bytes:
+        """Give what a read brings: maybe other bytes than are there."""
+        end = position + len(data)
+        if any(low < end and high > position for low, high in self.rotten.get(name, ())):
+            self._count("folder.read_met_damage")
+        if not self._goes_astray(self.options.read_astray):
+            return data
+        found = self._astray.draw_bytes(name, self._cached(), start=position, end=end)
+        if found is None:
+            return data
+        at, other = found[0] - position, found[1]
+        self._count("folder.read_astray")
+        self.misread_at[name.namespace, name.created_revision] = self._agenda.now
+        return data[:at] + other + data[at + len(other) :]
+
+    def _write_elsewhere(self, name: SegmentFile, file: _File, position: int, data: bytes) -> bytes:
+        """Let a write change another file; give what then lies where it was meant to."""
+        astray = self._astray
+        kept = SEGMENT_HEADER_BYTES if not position and not astray.prng.chance(1, 4) else 0
+        at, moved = position + kept, data[kept:]
+        victim = astray.draw_victim(name, self._cached(), at)
+        if victim is None or not moved:
+            return data
+        hit = self._files[victim]
+        changed = moved[: len(hit.cached) - at]
+        hit.cached[at : at + len(changed)] = changed
+        hit.unsynced.append((at, changed))
+        self._note_rotten(victim, at, at + len(changed))
+        held = bytes(file.cached[at : at + len(moved)]).ljust(len(moved), b"\0")
+        old = astray.draw_old(at, len(moved)) if astray.prng.chance(1, 2) else None
+        self._note_rotten(name, at, at + len(moved))
+        self._count("folder.write_astray")
+        return data[:kept] + (held if old is None else old)
 
     # What checkers see
 

@@ -17,6 +17,7 @@ from headrace.vsr.quorum import quorums_of
 NEVER_IDLE_TICKS = 1_000_000  # longer than any run
 _RATE = 1 << 14  # rates are parts of this
 _REPLICAS = (1, 1, 1, 3, 3, 3, 3, 5)
+IS_ASTRAY_DRAWN = True  # whether disks that mix up segments and indexes are drawn at all
 
 
 class SizeOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +39,8 @@ class SizeOptions(msgspec.Struct, frozen=True, kw_only=True):
     slice_groups_max: int = 256
     clock_tolerance: int = 2 * SECOND  # below every leap that clocks make here
     consumers_idle_ticks: int = NEVER_IDLE_TICKS
+    index_step_bytes: int = 600
+    indexes_max: int = 256
 
 
 class DeposeOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,11 +99,15 @@ def draw_node_options(seed: int) -> NodeOptions:
     faults = _draw_faults(prng)
     errors = Prng(seed).fork("segment errors")  # apart, so that it changes no other draw
     registers = Prng(seed).fork("shared names").choice((0, 0, 60))  # apart, too
+    astray = Prng(seed).fork("astray")  # and apart, too
+    is_astray = IS_ASTRAY_DRAWN and astray.chance(1, 3)
+    if is_astray and is_alone:
+        damaged_max = 1
     if registers:
         # Others must elect soon, and no other partition may end what deposes a primary.
         heartbeat_ticks = 2
         faults = msgspec.structs.replace(faults, partition_mean=0, kind_mean=0)
-    return NodeOptions(
+    options = NodeOptions(
         seed=seed,
         replica_count=replica_count,
         atlas=tuple(sorted(nodes[:damaged_max])),
@@ -129,6 +136,50 @@ def draw_node_options(seed: int) -> NodeOptions:
         ),
         sizes=msgspec.structs.replace(_draw_sizes(prng), slice_groups_max=draw_slice(seed)),
         segment_rot=100 if is_alone else prng.choice((0, 40, 80)),
+    )
+    return _add_astray(options, astray) if is_astray else options
+
+
+def _add_astray(options: NodeOptions, prng: Prng) -> NodeOptions:
+    """Let disks of the atlas mix up segments and indexes, and have nodes look at them often.
+
+    Segments are long and memory is short, so that polls find their way by many entries of an index.
+    """
+    replace = msgspec.structs.replace
+    is_uniform = prng.chance(2, 3)
+    workload = replace(
+        options.workload,
+        topics=2,
+        requests=prng.choice((180, 260)),
+        is_uniform=is_uniform,
+        messages_max=prng.choice((1, 3)) if is_uniform else options.workload.messages_max,
+        consume=prng.choice((40, 60)),
+    )
+    workload = replace(
+        workload, think_mean=options.safety_limit * workload.client_count // (2 * workload.requests)
+    )
+    segment_bytes = prng.choice((3_000, 8_000, 24_000))
+    return replace(
+        options,
+        workload=workload,
+        folder=replace(
+            options.folder,
+            read_astray=prng.choice((0, _RATE // 32, _RATE // 8)),
+            write_astray=prng.choice((0, _RATE // 64, _RATE // 16)),
+            index_astray=prng.choice((0, _RATE // 8, _RATE // 2)),
+            misplaced=prng.choice((0, 50, 100)),
+        ),
+        faults=replace(options.faults, rot_mean=prng.choice((0, 150, 400, 1_000)) * MILLISECOND),
+        sizes=replace(
+            options.sizes,
+            segment_bytes=segment_bytes,
+            retained_bytes=segment_bytes * prng.choice((2, 6)),
+            tail_bytes=prng.choice((0, 0, 1_500)),
+            piece_bytes=prng.choice((700, 1_500, 4_000)),
+            index_step_bytes=prng.choice((300, 700, 2_000)),
+            indexes_max=prng.choice((1, 3)),
+        ),
+        segment_rot=100 if options.replica_count == 1 else 80,
     )
 
 

@@ -56,6 +56,8 @@ class Product:
             root_password_hash=self._root[1],
             password_bytes_min=3,
             piece_bytes=sizes.piece_bytes,
+            index_step_bytes=sizes.index_step_bytes,
+            indexes_max=sizes.indexes_max,
             tail_bytes_max=sizes.tail_bytes,
             poll_bytes_max=64 << 10,
             segment_bytes_max=sizes.segment_bytes,
