@@ -7,7 +7,7 @@ from headrace.metadata.target import PartitionTarget
 from headrace.partitions.confirm import confirmation
 from headrace.sim.nodes.actions import make_batch
 from headrace.sim.nodes.checkers import METADATA, Checkers
-from headrace.sim.nodes.history import Applied, Incarnation
+from headrace.sim.nodes.history import Applied, Incarnation, Reign
 from headrace.sim.violation import SimViolationError
 from headrace.wire.batches import admit_batch
 from headrace.wire.commands.messages import Confirmation, PolledMessages, StoredOffset
@@ -149,6 +149,16 @@ def test_a_poll_must_serve_what_was_committed_without_a_gap() -> None:
         stage.checkers.polled(0, NAME, polled(stage.make(4, 4).body))
     with pytest.raises(SimViolationError, match="R6"):
         stage.checkers.polled(0, NAME, polled(first, current=0))
+
+
+def test_a_poll_serves_no_history_that_was_over_when_it_was_asked_for() -> None:
+    stage = Stage()
+    first = stage.send(1, 1).body
+    for floor in (None, Reign(1, 0), Reign(0, 7)):
+        assert stage.checkers.polled(0, NAME, polled(first), floor) == (0, 1)
+    for floor in (Reign(1, 1), Reign(2, 0)):
+        with pytest.raises(SimViolationError, match="was over"):
+            stage.checkers.polled(0, NAME, polled(first), floor)
 
 
 @pytest.mark.parametrize("at", [3, 60, 260, 310])

@@ -25,6 +25,7 @@ from headrace.sim.nodes.history import (
     Applied,
     History,
     Incarnation,
+    Reign,
     facts_of,
     facts_wanted,
 )
@@ -204,8 +205,13 @@ class Checkers:
             if (found := history.batches.get(key) or history.lost.get(key)) is not None
         ]
 
-    def polled(self, node: int, name: str, told: PolledMessages) -> tuple[int, int] | None:
-        """Check what a poll served; give the first and the last offset."""
+    def polled(
+        self, node: int, name: str, told: PolledMessages, floor: Reign | None = None
+    ) -> tuple[int, int] | None:
+        """Check what a poll served; give the first and the last offset.
+
+        `floor` is what the node served when it was asked, if it is known.
+        """
         served: list[tuple[History, Batch]] = []
         expected: int | None = None
         first = 0
@@ -229,6 +235,11 @@ class Checkers:
             raise SimViolationError("R6", count=told.messages_count, first=first, **facts)
         if len({(history.key, batch.epoch): None for history, batch in served}) != 1:
             raise SimViolationError("P2", why="two histories in one poll", **facts)
+        history, batch = served[0]
+        if floor is not None and (history.key.origin, batch.epoch) < floor:
+            raise SimViolationError(
+                "P6", why="of a history that was over", epoch=batch.epoch, floor=floor, **facts
+            )
         for history, batch in served:
             history.show(batch)
         return first, expected - 1

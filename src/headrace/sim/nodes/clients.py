@@ -14,6 +14,7 @@ from headrace.base.prng import Prng
 from headrace.sim.agenda import Agenda, draw_delay
 from headrace.sim.nodes.actions import STREAM, Action, Actions, Board, WorkloadOptions
 from headrace.sim.nodes.checkers import Checkers
+from headrace.sim.nodes.history import Reign
 from headrace.sim.nodes.links import Links
 from headrace.sim.violation import SimViolationError
 from headrace.wire.commands.messages import POLL_MESSAGES, SEND_MESSAGES, StoredOffset
@@ -51,7 +52,7 @@ _OLD_SENDS_MAX = 8
 class Asked:
     """What a client waits for."""
 
-    __slots__ = ("action", "invoked", "is_replay", "node", "number", "tries")
+    __slots__ = ("action", "floors", "invoked", "is_replay", "node", "number", "tries")
 
     def __init__(self, action: Action, number: int, node: int | None, *, is_replay: bool) -> None:
         self.action = action
@@ -60,6 +61,7 @@ class Asked:
         self.node = node  # the one node that must answer, if that matters
         self.is_replay = is_replay
         self.tries = 0
+        self.floors: dict[int, tuple[int, Reign]] = {}  # by node: in which life it served what
 
 
 class _Session:
@@ -81,6 +83,7 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
     board: Board
     is_electing: Callable[[], bool]  # whether some group is without a primary
     damageable: tuple[int, ...]  # nodes that may say that they cannot read
+    reign_of: Callable[[int, str], tuple[int, Reign] | None]  # a partition at a node, and its life
 
 
 class Client:
@@ -191,6 +194,7 @@ class Client:
     def _try(self, asked: Asked) -> None:
         asked.tries += 1
         node = self._asked_node = self._choose(asked)
+        self._note_floor(asked, node)
         session = self._sessions.get(node)
         if session is None:
             connection = self._joined.links.open(node, self)
@@ -200,6 +204,19 @@ class Client:
         else:
             self._login(session)
         self._joined.agenda.after(self._options.timeout, self._time_out, (asked, asked.tries))
+
+    def _note_floor(self, asked: Asked, node: int) -> None:
+        """Remember what a node served when it was first asked in this life."""
+        known = asked.floors.get(node)
+        if asked.action.kind == "poll":
+            found = self._joined.reign_of(node, asked.action.name)
+            if found is not None and (known is None or known[0] != found[0]):
+                asked.floors[node] = found
+
+    def _floor_of(self, asked: Asked, node: int) -> Reign | None:
+        """Give what a node served when it was asked, if it still lives as it did then."""
+        known, found = asked.floors.get(node), self._joined.reign_of(node, asked.action.name)
+        return known[1] if known and found and known[0] == found[0] else None
 
     def _login(self, session: _Session) -> None:
         version = ClientVersion(PROTOCOL_PACKED, "simulator", "1.0.0")
@@ -381,7 +398,7 @@ class Client:
             self._confirmed(asked, payload)
         elif action.kind == "poll":
             told = POLL_MESSAGES.decode_reply(payload)
-            span = checkers.polled(node, action.name, told)
+            span = checkers.polled(node, action.name, told, self._floor_of(asked, node))
             if span is not None:
                 self._joined.board.ends[action.name] = told.current_offset + 1
             if action.audited is not None:

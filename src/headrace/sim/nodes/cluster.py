@@ -50,7 +50,7 @@ from headrace.sim.nodes.astray import Astray
 from headrace.sim.nodes.checkers import METADATA, Checkers
 from headrace.sim.nodes.clients import ROOT
 from headrace.sim.nodes.folder import Folder, FolderOptions
-from headrace.sim.nodes.history import Applied, Incarnation
+from headrace.sim.nodes.history import Applied, Incarnation, Reign
 from headrace.sim.nodes.host import Host, owners_of
 from headrace.sim.nodes.links import Links
 from headrace.sim.nodes.options import NEVER_IDLE_TICKS, NodeOptions
@@ -398,6 +398,16 @@ class Cluster:
     def is_up(self, node: int) -> bool:
         """Whether a node runs, paused or not."""
         return self.hosts[node].is_up
+
+    def reign_of(self, node: int, name: str) -> tuple[int, Reign] | None:
+        """Give the life of a node and what it serves under a name: the oldest, if there are two."""
+        host = self.hosts[node]
+        found = [
+            Reign(key.origin, machine.history_epoch)
+            for key, machine in host.machines().items()
+            if self.checkers.histories[key].name == name
+        ]
+        return (host.life, min(found)) if found else None
 
     def is_electing(self) -> bool:
         """Whether some replica has left a view and is in no other one yet."""

@@ -20,6 +20,13 @@ class Incarnation(NamedTuple):
     origin: int
 
 
+class Reign(NamedTuple):
+    """Which history of which bearer of a name a node serves; later ones are greater."""
+
+    origin: int
+    epoch: int
+
+
 class Applied(NamedTuple):
     """One op as a node applied it: what was there before, and what came of it."""
 

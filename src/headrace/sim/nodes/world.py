@@ -71,6 +71,7 @@ class NodeWorld:
             checkers=self.cluster.checkers,
             board=self._board,
             is_electing=self.cluster.is_electing,
+            reign_of=self.cluster.reign_of,
             damageable=targets if self.options.has_segment_errors else self.options.atlas,
         )
         return [
