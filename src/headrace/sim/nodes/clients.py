@@ -52,11 +52,12 @@ _OLD_SENDS_MAX = 8
 class Asked:
     """What a client waits for."""
 
-    __slots__ = ("action", "floors", "invoked", "is_replay", "node", "number", "tries")
+    __slots__ = ("action", "began", "floors", "invoked", "is_replay", "node", "number", "tries")
 
     def __init__(self, action: Action, number: int, node: int | None, *, is_replay: bool) -> None:
         self.action = action
         self.invoked = 0  # the moment at which it was first asked
+        self.began = 0  # and the time
         self.number = number
         self.node = node  # the one node that must answer, if that matters
         self.is_replay = is_replay
@@ -82,7 +83,8 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
     checkers: Checkers
     board: Board
     is_electing: Callable[[], bool]  # whether some group is without a primary
-    damageable: tuple[int, ...]  # nodes that may say that they cannot read
+    # Whether a node may say that it cannot read a partition that it was asked for since a time.
+    is_unreadable: Callable[[int, str, int], bool]
     reign_of: Callable[[int, str], tuple[int, Reign] | None]  # a partition at a node, and its life
 
 
@@ -175,9 +177,9 @@ class Client:
             number = self._number
         self.outstanding = asked = Asked(action, number, node, is_replay=False)
         asked.invoked = self._joined.checkers.witness.asked(action)
+        asked.began = self._joined.agenda.now
         if action.kind == "send":
-            now = self._joined.agenda.now
-            self._joined.checkers.sent(self._client, number, action.batch, now)
+            self._joined.checkers.sent(self._client, number, action.batch, asked.began)
         self._try(asked)
 
     def _choose(self, asked: Asked) -> int:
@@ -352,7 +354,7 @@ class Client:
 
     def _is_lawful(self, node: int, asked: Asked, code: Code) -> bool:
         if code == Code.CANNOT_READ_MESSAGE and asked.action.kind == "poll":
-            if node not in self._joined.damageable:
+            if not self._joined.is_unreadable(node, asked.action.name, asked.began):
                 return False
             self._count("client.unreadable")
             return True

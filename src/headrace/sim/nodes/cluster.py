@@ -409,6 +409,17 @@ class Cluster:
         ]
         return (host.life, min(found)) if found else None
 
+    def is_unreadable(self, node: int, name: str, since: int) -> bool:
+        """Whether a node may lawfully fail to read a partition that it was asked for since then.
+
+        Its files are damaged, or one was read wrongly meanwhile; a mixed up index is no excuse.
+        """
+        folder = self.hosts[node].folder
+        keys = [key for key, history in self.checkers.histories.items() if history.name == name]
+        return self.options.has_segment_errors or any(
+            key in folder.harmed_at or folder.misread_at.get(key, -1) >= since for key in keys
+        )
+
     def is_electing(self) -> bool:
         """Whether some replica has left a view and is in no other one yet."""
         return any(

@@ -72,7 +72,7 @@ class NodeWorld:
             board=self._board,
             is_electing=self.cluster.is_electing,
             reign_of=self.cluster.reign_of,
-            damageable=targets if self.options.has_segment_errors else self.options.atlas,
+            is_unreadable=self.cluster.is_unreadable,
         )
         return [
             Client(index, prng.fork("client"), targets, joined)
