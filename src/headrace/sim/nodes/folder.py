@@ -194,6 +194,12 @@ class Folder:
             )
         if is_done and not is_failed and self._goes_astray(self.options.write_astray):
             data = self._write_elsewhere(effect.file, file, effect.position, data)
+        elif effect.file in self.rotten:
+            self.rotten[effect.file] = [
+                span
+                for span in self.rotten[effect.file]
+                if not effect.position <= span[0] < span[1] <= end
+            ]
         file.cached[effect.position : end] = data
         file.unsynced.append((effect.position, data))
         self._writing[effect.token] = (effect.file, effect.position, len(data))
@@ -476,7 +482,11 @@ class Folder:
             self._count("folder.index_rotten")
             return True
         file = self._files[name]
-        position = self._prng.below(len(file.durable))
+        size = len(file.durable)
+        position = self._prng.below(size)
+        if position < SEGMENT_HEADER_BYTES < size and self._prng.chance(3, 4):
+            # Here the header block is larger than what follows it, and only a start looks at it.
+            position = self._prng.between(SEGMENT_HEADER_BYTES, size - 1)
         if self._prng.chance(1, 4):
             end = min(len(file.durable), position + SECTOR_BYTES)
             changed = bytes(end - position)

@@ -154,6 +154,8 @@ def _add_astray(options: NodeOptions, prng: Prng) -> NodeOptions:
         is_uniform=is_uniform,
         messages_max=prng.choice((1, 3)) if is_uniform else options.workload.messages_max,
         consume=prng.choice((40, 60)),
+        churn=prng.choice((2, 8)),
+        registers=0,
     )
     workload = replace(
         workload, think_mean=options.safety_limit * workload.client_count // (2 * workload.requests)
