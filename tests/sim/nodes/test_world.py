@@ -11,7 +11,7 @@ import pytest
 from headrace.sim.agenda import MILLISECOND, SECOND
 from headrace.sim.faults import FaultOptions
 from headrace.sim.nodes.actions import WorkloadOptions
-from headrace.sim.nodes.options import NodeOptions, draw_node_options
+from headrace.sim.nodes.options import NodeOptions, SizeOptions, draw_node_options
 from headrace.sim.nodes.world import NodeWorld
 from headrace.sim.outcome import Outcome
 from tools.simulate_node import stored_seeds
@@ -72,6 +72,23 @@ def test_the_same_options_give_the_same_trace() -> None:
     assert first == second
     other = NodeWorld(msgspec.structs.replace(SMALL, seed=4)).run()
     assert other.trace_hash != first.trace_hash
+
+
+def test_of_a_damaged_segment_all_is_read_that_no_damage_touched() -> None:
+    sizes = SizeOptions(segment_bytes=4_000, piece_bytes=700, tail_bytes=0, index_step_bytes=300)
+    workload = msgspec.structs.replace(SMALL.workload, requests=100)
+    world = NodeWorld(msgspec.structs.replace(SMALL, sizes=sizes, workload=workload))
+    report = world.run()
+    assert report.outcome == Outcome.PASS, (report.reason, report.last[-20:])
+    host = world.cluster.hosts[0]
+    events = world.cluster.checkers.events
+    sound = events["client.audited"]
+    for _ in range(6):
+        host.folder.rot()
+    assert host.folder.rotten
+    assert not world._read_all([host])
+    assert events["client.told_4011"], "what is damaged is refused"
+    assert events["client.audited"] > sound, "and what is whole is found"
 
 
 def test_the_canary_fails() -> None:

@@ -6,15 +6,18 @@ every partition at every node finds every retained message (P1).
 
 from collections.abc import Sequence
 
+from headrace.base.limits import SEGMENT_HEADER_BYTES
 from headrace.partitions.writer import header_block
 from headrace.sim.nodes.actions import STREAM, Action, poll_action
 from headrace.sim.nodes.checkers import METADATA, Checkers
 from headrace.sim.nodes.clients import Client
 from headrace.sim.nodes.history import History, Incarnation
 from headrace.sim.nodes.host import Host, is_settled, is_voter
+from headrace.sim.nodes.model import Batch
 from headrace.sim.violation import SimViolationError
 from headrace.vsr.replica import Replica
 from headrace.wire.commands.messages import PollMessages
+from headrace.wire.errors import Code
 from headrace.wire.identifiers import Consumer, FromOffset
 from headrace.wire.numbers import ConsumerKind
 
@@ -113,35 +116,64 @@ def why_not_stored(core: Sequence[Host], checkers: Checkers) -> str:
     return ""
 
 
-def reading(core: Sequence[Host], checkers: Checkers) -> list[tuple[Action, int]]:
-    """Give the polls by which a client reads every segment at every node, but rotten ones."""
+def reading(core: Sequence[Host], checkers: Checkers, piece_bytes: int) -> list[tuple[Action, int]]:
+    """Give the polls by which a client reads every segment at every node.
+
+    Of a damaged segment every piece that is whole must be found; what others hold may be refused.
+    """
     script = []
     for key in core[0].replicas():
         if key == METADATA:
             continue
         history = checkers.histories[key]
         for host in core:
-            script += [(action, host.index) for action in _polls(history, host)]
+            script += [(action, host.index) for action in _polls(history, host, piece_bytes)]
     return script
 
 
-def _polls(history: History, host: Host) -> list[Action]:
+def _polls(history: History, host: Host, piece_bytes: int) -> list[Action]:
     assert history.model is not None
+    polls = []
+    for segment, file in zip(history.model.segments, history.model.files(), strict=True):
+        if file not in host.folder.rotten:
+            polls.append(_poll(history, segment.batches))
+            continue
+        held = host.folder.content(file) or b""
+        at = SEGMENT_HEADER_BYTES
+        for piece in _pieces(segment.batches, piece_bytes):
+            wanted = b"".join(batch.data for batch in piece)
+            is_whole = held[at : at + len(wanted)] == wanted
+            polls.append(_poll(history, piece, is_damaged=not is_whole))
+            at += len(wanted)
+    return polls
+
+
+def _pieces(batches: Sequence[Batch], piece_bytes: int) -> list[list[Batch]]:
+    """Cut the batches of a segment into what is proven by one chain: each as long as it must be."""
+    pieces: list[list[Batch]] = []
+    size = piece_bytes
+    for batch in batches:
+        if size >= piece_bytes:
+            pieces.append([])
+            size = 0
+        pieces[-1].append(batch)
+        size += len(batch.data)
+    return pieces
+
+
+def _poll(history: History, batches: Sequence[Batch], *, is_damaged: bool = False) -> Action:
+    """Give the poll that must find some batches, or, if they are damaged, may be refused."""
     topic, partition = history.name.split("/")
-    return [
-        poll_action(
-            PollMessages(
-                consumer=_AUDITOR,
-                stream=STREAM,
-                topic=topic,
-                partition_id=int(partition),
-                strategy=FromOffset(segment.base_offset),
-                count=10_000,
-                auto_commit=False,
-            ),
-            codes=(),
-            audited=(history.key, segment.base_offset, segment.end_offset - 1),
-        )
-        for segment, file in zip(history.model.segments, history.model.files(), strict=True)
-        if file not in host.folder.rotten
-    ]
+    first, last = batches[0].base_offset, batches[-1].end_offset - 1
+    body = PollMessages(
+        consumer=_AUDITOR,
+        stream=STREAM,
+        topic=topic,
+        partition_id=int(partition),
+        strategy=FromOffset(first),
+        count=10_000,
+        auto_commit=False,
+    )
+    if is_damaged:
+        return poll_action(body, codes=(Code.CANNOT_READ_MESSAGE,))
+    return poll_action(body, codes=(), audited=(history.key, first, last))

@@ -127,7 +127,9 @@ class NodeWorld:
     def _read_all(self, core: list[Host]) -> str:
         """Compare the nodes, and have a client read everything; say why that does not end."""
         audit.compare(core, self.cluster.checkers)
-        self.clients[0].follow(audit.reading(core, self.cluster.checkers))
+        self.clients[0].follow(
+            audit.reading(core, self.cluster.checkers, self.options.sizes.piece_bytes)
+        )
         reason = self._settle(core, _READING_LIMIT)
         return reason and f"reading: {reason}"
 
