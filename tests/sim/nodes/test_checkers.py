@@ -11,6 +11,7 @@ from headrace.sim.nodes.history import Applied, Incarnation, Reign
 from headrace.sim.violation import SimViolationError
 from headrace.wire.batches import admit_batch
 from headrace.wire.commands.messages import Confirmation, PolledMessages, StoredOffset
+from headrace.wire.identifiers import First, FromOffset, FromTimestamp, Last, Next, Strategy
 from headrace.wire.numbers import ConsumerKind, Operation
 from headrace.wire.replica_headers import PrepareHeader
 
@@ -155,10 +156,46 @@ def test_a_poll_serves_no_history_that_was_over_when_it_was_asked_for() -> None:
     stage = Stage()
     first = stage.send(1, 1).body
     for floor in (None, Reign(1, 0), Reign(0, 7)):
-        assert stage.checkers.polled(0, NAME, polled(first), floor) == (0, 1)
+        assert stage.checkers.polled(0, NAME, polled(first), floor=floor) == (0, 1)
     for floor in (Reign(1, 1), Reign(2, 0)):
         with pytest.raises(SimViolationError, match="was over"):
-            stage.checkers.polled(0, NAME, polled(first), floor)
+            stage.checkers.polled(0, NAME, polled(first), floor=floor)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "ops"),
+    [
+        (First(), [1]),
+        (FromOffset(0), [1]),
+        (FromOffset(2), [2]),
+        (FromOffset(3), []),  # It would begin within the second batch.
+        (FromTimestamp(1), [1]),
+        (FromTimestamp(2), [2]),
+        (FromTimestamp(3), [3]),
+        (Last(), [1, 2, 3]),
+        (Next(), [1, 2, 3]),
+    ],
+)
+def test_a_poll_begins_where_it_was_asked_to(strategy: Strategy, ops: list[int]) -> None:
+    stage = Stage()
+    for op, body in [(op, stage.send(op, op).body) for op in (1, 2, 3)]:
+        told = polled(body)
+        if op in ops:
+            assert stage.checkers.polled(0, NAME, told, strategy=strategy)
+        else:
+            with pytest.raises(SimViolationError, match="began elsewhere"):
+                stage.checkers.polled(0, NAME, told, strategy=strategy)
+
+
+def test_a_poll_may_pass_over_what_retention_took() -> None:
+    stage = Stage()
+    stage.send(1, 1)
+    second = stage.send(2, 2).body
+    model = stage.checkers.histories[stage.key].model
+    assert model is not None
+    del model.segments[0].batches[0]
+    for strategy in (First(), FromOffset(0), FromTimestamp(1)):
+        assert stage.checkers.polled(0, NAME, polled(second), strategy=strategy) == (2, 3)
 
 
 @pytest.mark.parametrize("at", [3, 60, 260, 310])

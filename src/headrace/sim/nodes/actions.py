@@ -71,11 +71,16 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     consumer: Consumer | None = None
     named: str = ""  # the stream or the user, if it is about one
     offset: int = 0  # that is stored
-    is_next: bool = False  # a poll from the stored offset on
+    strategy: Strategy | None = None  # of a poll
     count: int = 0  # partitions of a topic that is made
     batch: bytes = b""
     # What a poll must find: in which incarnation, from which offset to which.
     audited: tuple[Incarnation, int, int] | None = None
+
+    @property
+    def is_next(self) -> bool:
+        """Whether it is a poll from the stored offset on."""
+        return isinstance(self.strategy, Next)
 
     @property
     def name(self) -> str:
@@ -470,7 +475,7 @@ def poll_action(
         partition=body.partition_id,
         codes=codes,
         consumer=body.consumer,
-        is_next=isinstance(body.strategy, Next),
+        strategy=body.strategy,
         audited=audited,
     )
 

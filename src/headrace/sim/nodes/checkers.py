@@ -21,6 +21,7 @@ from headrace.base.ids import Namespace as Ids
 from headrace.metadata.target import PartitionTarget
 from headrace.partitions.machine import PartitionMachine
 from headrace.sim.nodes.ages import Ages
+from headrace.sim.nodes.begins import check_begin, check_floor, check_one_history
 from headrace.sim.nodes.history import (
     Applied,
     History,
@@ -39,6 +40,7 @@ from headrace.wire.codec import decode_exactly
 from headrace.wire.commands.internal import ACCEPT_TIME, OFFSET_MARK, RETAIN
 from headrace.wire.commands.messages import Confirmation, PolledMessages, StoredOffset
 from headrace.wire.errors import CorruptError, DecodeError
+from headrace.wire.identifiers import Strategy
 from headrace.wire.numbers import ConsumerKind, Operation
 from headrace.wire.replica_headers import PrepareHeader
 
@@ -206,7 +208,13 @@ class Checkers:
         ]
 
     def polled(
-        self, node: int, name: str, told: PolledMessages, floor: Reign | None = None
+        self,
+        node: int,
+        name: str,
+        told: PolledMessages,
+        *,
+        strategy: Strategy | None = None,
+        floor: Reign | None = None,
     ) -> tuple[int, int] | None:
         """Check what a poll served; give the first and the last offset.
 
@@ -233,13 +241,12 @@ class Checkers:
             return None
         if expected - first != told.messages_count or told.current_offset < expected - 1:
             raise SimViolationError("R6", count=told.messages_count, first=first, **facts)
-        if len({(history.key, batch.epoch): None for history, batch in served}) != 1:
-            raise SimViolationError("P2", why="two histories in one poll", **facts)
+        check_one_history(served, facts)
         history, batch = served[0]
-        if floor is not None and (history.key.origin, batch.epoch) < floor:
-            raise SimViolationError(
-                "P6", why="of a history that was over", epoch=batch.epoch, floor=floor, **facts
-            )
+        if floor is not None:
+            check_floor(history, floor, batch, facts)
+        if strategy is not None:
+            check_begin(history, strategy, batch, first)
         for history, batch in served:
             history.show(batch)
         return first, expected - 1

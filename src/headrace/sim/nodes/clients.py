@@ -400,7 +400,8 @@ class Client:
             self._confirmed(asked, payload)
         elif action.kind == "poll":
             told = POLL_MESSAGES.decode_reply(payload)
-            span = checkers.polled(node, action.name, told, self._floor_of(asked, node))
+            floor = self._floor_of(asked, node)
+            span = checkers.polled(node, action.name, told, strategy=action.strategy, floor=floor)
             if span is not None:
                 self._joined.board.ends[action.name] = told.current_offset + 1
             if action.audited is not None:
