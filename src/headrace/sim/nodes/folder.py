@@ -13,7 +13,7 @@ Invariants: bytes that were written before are never overwritten with others, ho
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -61,6 +61,7 @@ from headrace.wire.errors import CorruptError
 from headrace.wire.segment import decode_segment_header
 
 _PER = 1 << 14  # rates are parts of this
+_MISPLACED = "misplaced"
 
 
 class FolderOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +78,14 @@ class FolderOptions(msgspec.Struct, frozen=True, kw_only=True):
     write_astray: int = 0  # of writes that go to another file,
     index_astray: int = 0  # and of reads and writes of indexes that are another file's
     misplaced: int = 0  # percent of rot that puts bytes of another place, or swaps files
+
+
+class Damage(NamedTuple):
+    """From where to where a file does not hold what was written, and why."""
+
+    start: int
+    end: int
+    kind: str
 
 
 class _File:
@@ -109,7 +118,7 @@ class Folder:
         self.options = options
         self.events: dict[str, int] = {}
         self.is_full = False
-        self.rotten: dict[SegmentFile, list[tuple[int, int]]] = {}  # from where to where
+        self.rotten: dict[SegmentFile, list[Damage]] = {}
         self.is_damaged = False  # whether anything has rotted since it was emptied
         self.harmed_at: dict[Partition, int] = {}  # when files of a partition last rotted,
         self.misread_at: dict[Partition, int] = {}  # and when a read of one last went astray
@@ -196,9 +205,9 @@ class Folder:
             data = self._write_elsewhere(effect.file, file, effect.position, data)
         elif effect.file in self.rotten:
             self.rotten[effect.file] = [
-                span
-                for span in self.rotten[effect.file]
-                if not effect.position <= span[0] < span[1] <= end
+                each
+                for each in self.rotten[effect.file]
+                if not effect.position <= each.start < each.end <= end
             ]
         file.cached[effect.position : end] = data
         file.unsynced.append((effect.position, data))
@@ -492,18 +501,20 @@ class Folder:
             changed = bytes(end - position)
         else:
             changed = bytes((file.durable[position] ^ 1 << self._prng.below(8),))
-        self._spoil(name, position, changed)
+        self._spoil(name, position, changed, "rot")
         self._count("folder.rotten")
         return True
 
-    def _spoil(self, name: SegmentFile, position: int, changed: bytes) -> None:
+    def _spoil(
+        self, name: SegmentFile, position: int, changed: bytes, kind: str = _MISPLACED
+    ) -> None:
         file = self._files[name]
         for image in (file.durable, file.cached):
             image[position : position + len(changed)] = changed
-        self._note_rotten(name, position, position + len(changed))
+        self._note_damage(name, Damage(position, position + len(changed), kind))
 
-    def _note_rotten(self, name: SegmentFile, start: int, end: int) -> None:
-        self.rotten.setdefault(name, []).append((start, end))
+    def _note_damage(self, name: SegmentFile, damage: Damage) -> None:
+        self.rotten.setdefault(name, []).append(damage)
         self.is_damaged = True
         self.harmed_at[name.namespace, name.created_revision] = self._agenda.now
 
@@ -564,8 +575,9 @@ class Folder:
     def _read_elsewhere(self, name: SegmentFile, position: int, data: bytes) -> bytes:
         """Give what a read brings: maybe other bytes than are there."""
         end = position + len(data)
-        if any(low < end and high > position for low, high in self.rotten.get(name, ())):
-            self._count("folder.read_met_damage")
+        for damage in self.rotten.get(name, ()):
+            if damage.start < end and damage.end > position:
+                self._count(f"folder.read_met_{damage.kind}")
         if not self._goes_astray(self.options.read_astray):
             return data
         found = self._astray.draw_bytes(name, self._cached(), start=position, end=end)
@@ -588,10 +600,10 @@ class Folder:
         changed = moved[: len(hit.cached) - at]
         hit.cached[at : at + len(changed)] = changed
         hit.unsynced.append((at, changed))
-        self._note_rotten(victim, at, at + len(changed))
+        self._note_damage(victim, Damage(at, at + len(changed), _MISPLACED))
         held = bytes(file.cached[at : at + len(moved)]).ljust(len(moved), b"\0")
         old = astray.draw_old(at, len(moved)) if astray.prng.chance(1, 2) else None
-        self._note_rotten(name, at, at + len(moved))
+        self._note_damage(name, Damage(at, at + len(moved), _MISPLACED))
         self._count("folder.write_astray")
         return data[:kept] + (held if old is None else old)
 
