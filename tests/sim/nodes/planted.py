@@ -5,7 +5,17 @@ or two functions of the code that ships. `tools/hunt_node.py` finds a seed for e
 `planted_seeds.toml` keeps them.
 """
 
-from headrace.partitions import dedup, log, machine, proof, reads, retention, snapshot, writer
+from headrace.partitions import (
+    dedup,
+    index,
+    log,
+    machine,
+    proof,
+    reads,
+    retention,
+    snapshot,
+    writer,
+)
 from headrace.shard import (
     believed_time,
     checkpoints,
@@ -114,6 +124,25 @@ _PARTITIONS = (
             proof.prove_stretch,
             "if _fold_tail(chain, part.tail) != stretch.end.chain:",
             "if False:",
+        ),
+    ),
+    _bug(
+        "chain_left_out",
+        "A batch that verifies and has the right offset is the right batch.",
+        Edit(
+            proof.prove_stretch,
+            "if _fold_tail(chain, part.tail) != stretch.end.chain:",
+            "if False:",
+        ),
+    ),
+    _bug(
+        "index_believed",
+        "An index whose checksum is right is the index of its segment.",
+        Edit(index.decode_index, "if fold(0, entries, MARK_BYTES) != digest:", "if False:"),
+        Edit(
+            index._check,
+            "SegmentFile(namespace, revision, epoch, base_offset) != file or log_length != length",
+            "False",
         ),
     ),
     _bug(
