@@ -100,7 +100,7 @@ class Cluster:
         self._product = Product(options, (ROOT[0], secrets.hash_of(ROOT[1])))
         self._seeds = prng.fork("seeds")
         self._events: dict[str, int] = {}
-        self._is_canary_due = options.canary
+        self._is_canary = options.canary
         self.hosts = [self._make_host(index, prng) for index in range(options.replica_count)]
         self.links = Links(options.links, prng.fork("links"), agenda, self._connected)
         self._carriers: dict[type, Callable[[Host, Any], None]] = {
@@ -388,8 +388,7 @@ class Cluster:
     def _applied(
         self, host: Host, key: Incarnation, applied: Applied, partition: PartitionMachine | None
     ) -> bool:
-        if self._is_canary_due and self.checkers.applied_count > 20 and applied.reply:
-            self._is_canary_due = False
+        if self._is_canary and self.checkers.applied_count > 20 and applied.reply:
             applied = applied._replace(state_hash=applied.state_hash ^ 1, reply=b"\xff" * 24)
         return self.checkers.applied(host.index, key, applied, partition)
 

@@ -69,7 +69,7 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     depose: DeposeOptions = DeposeOptions()
     sizes: SizeOptions = SizeOptions()
     segment_rot: int = 0  # percent of rot that strikes segments instead of journals
-    canary: bool = False  # one applied answer is changed: the checkers must see it
+    canary: bool = False  # later answers are changed as they are applied: checkers must see it
 
     @property
     def is_power_for_all(self) -> bool:
