@@ -296,14 +296,17 @@ class Node:
     async def sample(self) -> None:
         """Tell the shard of its host, and people what happened to it, again and again."""
         while True:
-            for finding in self.shard.take_findings():
-                level = logging.WARNING if finding.kind in _NOTICES else logging.ERROR
-                _log.log(level, "%s: %s: %s", finding.kind, finding.file, finding.text)
+            self._tell_findings()
             self._tell_space()
             self._tell_clock()
             facts = msgspec.structs.replace(self._sampler.sample(), counters=self._counters())
             self.pump.tell(HostSampled(facts))
             await asyncio.sleep(_SAMPLE_SECONDS)
+
+    def _tell_findings(self) -> None:
+        for finding in self.shard.take_findings():
+            level = logging.WARNING if finding.kind in _NOTICES else logging.ERROR
+            _log.log(level, "%s: %s: %s", finding.kind, finding.file, finding.text)
 
     def _tell_space(self) -> None:
         """Say once that the disk is full, and once that it is not any more."""
@@ -351,6 +354,7 @@ class Node:
         self.pump.tell(StopWanted())
         if not await _wait_until(lambda: self.shard.is_stopped, timeout):
             _log.warning("the stop took too long: the next start recovers from the journal")
+        self._tell_findings()
         self.pump.stop()
 
     def close(self) -> None:
