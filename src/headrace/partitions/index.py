@@ -89,7 +89,7 @@ class _Marks:
 class SegmentIndex:
     """The index of one segment, as far as it is known; `pieces` are those of the segment, live."""
 
-    __slots__ = ("_is_late_marked", "_late", "_late_number", "_parts", "_pieces")
+    __slots__ = ("_is_late_marked", "_late", "_late_number", "_parts", "_pieces", "is_late")
 
     def __init__(self, pieces: list[Piece]) -> None:
         """Begin without a mark; pieces that come later are known from their beginning."""
@@ -98,6 +98,7 @@ class SegmentIndex:
         self._late_number = len(pieces) - 1  # of the piece that goes on behind what is not known
         self._late = _Marks()
         self._is_late_marked = False  # whether the first late mark is one that a walk makes too
+        self.is_late = bool(pieces)  # whether the next batch is to be noted in any case
 
     @property
     def is_complete(self) -> bool:
@@ -106,17 +107,16 @@ class SegmentIndex:
 
     def note(self, number: int, mark: Mark, *, is_marked: bool) -> None:
         """Note a batch that was appended to a piece."""
+        is_first, self.is_late = self.is_late, False
         if number == len(self._parts):
             self._parts.append(_Marks())
         part = self._parts[number]
         if part is None:
             assert number == self._late_number
             part = self._late
-            if not part:
-                part.add(mark)  # Where a walk from the beginning of the piece ends.
+            if is_first:  # Where a walk from the beginning of the piece ends.
                 self._is_late_marked = is_marked
-                return
-        if is_marked:
+        if is_marked or not part:
             part.add(mark)
 
     def adopt(self, number: int, marks: Iterable[Mark]) -> None:

@@ -70,27 +70,28 @@ class Segment:
     def append(self, header: BatchHeader, end_offset: int, piece_bytes: int) -> int:
         """Place one batch; return its position."""
         position = self.length
-        end = position + header.length
         if not self.pieces or self.pieces[-1].length >= piece_bytes:
             self.pieces.append(Piece(header.base_offset, position))
         piece = self.pieces[-1]
-        assert position == piece.end_position
-        self._mark(Mark(header.base_offset, header.base_timestamp, position, piece.chain), end)
+        assert position == piece.position + piece.length
+        assert self.index is not None
+        marked = is_marked(piece.length, piece.length + header.length, self.index_step_bytes)
+        if marked or self.index.is_late:
+            self._mark(header, position, piece, is_marked=marked)
         piece.length += header.length
         piece.chain = chain_batch(piece.chain, header.checksum)
-        self.length = end
+        self.length = position + header.length
         self.end_offset = end_offset
         self.newest_stamp = header.base_timestamp
         return position
 
-    def _mark(self, mark: Mark, end: int) -> None:
+    def _mark(self, header: BatchHeader, position: int, piece: Piece, *, is_marked: bool) -> None:
         """Note a batch in the index, and in the digest that will prove the index file."""
-        piece = self.pieces[-1]
-        marked = is_marked(piece.position, (mark.position, end), self.index_step_bytes)
-        if marked:
-            self.digest = fold(self.digest, mark.encode(), MARK_BYTES)
         assert self.index is not None
-        self.index.note(len(self.pieces) - 1, mark, is_marked=marked)
+        mark = Mark(header.base_offset, header.base_timestamp, position, piece.chain)
+        if is_marked:
+            self.digest = fold(self.digest, mark.encode(), MARK_BYTES)
+        self.index.note(len(self.pieces) - 1, mark, is_marked=is_marked)
 
 
 class PartitionLog:

@@ -66,10 +66,10 @@ class Stretch(msgspec.Struct, frozen=True):
         return self.end.position - self.start.position
 
 
-def is_marked(piece_position: int, span: tuple[int, int], step_bytes: int) -> bool:
+def is_marked(start: int, end: int, step_bytes: int) -> bool:
     """Whether a batch gets a mark: the first of its piece, and each that completes a step.
 
-    It depends on the batch alone, so that every replica and every walk marks the same ones.
+    Both places count from the beginning of the piece. It depends on the batch alone, so that every
+    replica and every walk marks the same ones.
     """
-    start, end = span[0] - piece_position, span[1] - piece_position
     return start == 0 or start // step_bytes != end // step_bytes

@@ -52,7 +52,7 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Walker:
-    """Proves a stretch step by step, and notes the marks that an index has of it."""
+    """Proves the beginning of a piece step by step, and notes the marks that an index has of it."""
 
     __slots__ = ("_chain", "_partition_id", "_step_bytes", "marks", "offset", "position", "stretch")
 
@@ -70,10 +70,11 @@ class Walker:
         size, offset, chain, rows = prove(data, self._partition_id, self.offset, self._chain)
         marks = [Mark(*row) for row in _ROW.iter_unpack(rows)]
         ends = [mark.position for mark in marks[1:]] + [size]
+        done = self.position - self.stretch.start.position
         for mark, end in zip(marks, ends, strict=False):  # Without a batch there is only an end.
-            span = (self.position + mark.position, self.position + end)
-            if is_marked(self.stretch.start.position, span, self._step_bytes):
-                self.marks.append(Mark(mark.offset, mark.timestamp, span[0], mark.chain))
+            if is_marked(done + mark.position, done + end, self._step_bytes):
+                position = self.position + mark.position
+                self.marks.append(Mark(mark.offset, mark.timestamp, position, mark.chain))
         self.offset, self._chain = offset, chain
         self.position += size
         return size
