@@ -6,6 +6,7 @@ import pytest
 
 from headrace.base.limits import GIB, KIB, MIB
 from headrace.wire.commands import clients, messages, session, streams, topics
+from headrace.wire.commands.clock import ACCEPT_TIME
 from headrace.wire.errors import Code, RefusedError
 from headrace.wire.fields import FieldKind, make_field
 from headrace.wire.identifiers import Consumer, First
@@ -193,3 +194,13 @@ def test_without_space_polls_and_lists_are_answered() -> None:
     )
     assert client.ask(messages.POLL_MESSAGES, poll).messages_count > 0
     assert client.ask(clients.GET_CLIENTS)
+
+
+def test_a_leap_can_be_accepted_on_a_full_disk() -> None:
+    """What has expired while the node was down makes room, once its operator says so (CK1)."""
+    node, client = full_node(is_metadata_full=True)
+    node.clock_ahead = 86_400_000_000
+    node.tick(5)
+    assert not is_refused(client, client.make_frame(ACCEPT_TIME, None))
+    node.tick(5)
+    assert node.shard.desk.time.lead == 0

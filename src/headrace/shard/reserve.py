@@ -15,7 +15,7 @@ from headrace.wire.errors import RefusedError
 from headrace.wire.numbers import Operation
 
 MAKING_ROOM = (
-    # Metadata: messages, partitions and what is remembered of clients go.
+    # Metadata: messages, partitions and what is remembered of clients go, or may expire.
     Operation.PURGE_STREAM,
     Operation.PURGE_TOPIC,
     Operation.DELETE_STREAM,
@@ -24,6 +24,7 @@ MAKING_ROOM = (
     Operation.DELETE_CONSUMER_GROUP,
     Operation.LOGOUT,
     Operation.DISCONNECT,
+    Operation.ACCEPT_TIME,
     # Partitions: segments go, or stored offsets that hold them back.
     Operation.DELETE_SEGMENTS,
     Operation.PURGE_PARTITION,
