@@ -26,6 +26,7 @@ from headrace.wire.replica_headers import (
     decode_beats,
 )
 
+_UNHEARD_GROUPS_MAX = 4096
 # They keep the header that their first primary sealed, whoever passes them on.
 _PASSED_ON = (FrameKind.PREPARE, FrameKind.REPAIR_PREPARE)
 
@@ -51,6 +52,8 @@ class Neighbours:
         self._due = 0
         self._counter = 0
         self._asked: dict[int, int] = {}  # groups that must be current, and when it was asked last
+        # What was told of groups that are not here yet, by group and sender: it is told once.
+        self._unheard: dict[int, dict[int, GroupBeat]] = {}
 
     @property
     def are_there(self) -> bool:
@@ -208,6 +211,7 @@ class Neighbours:
         for beat in decode_beats(body):
             replica = self.find_group(beat.group, beat.origin)
             if replica is None:
+                self._keep(sender, beat)
                 continue
             if beat.is_promise:
                 self._hear_promise(peer, replica, beat.view, header.acknowledged)
@@ -220,6 +224,21 @@ class Neighbours:
                 event = PrimaryBeat(sender, beat.view, beat.commit, beat.is_declined)
                 told.append((replica, event))
         return told
+
+    def _keep(self, sender: int, beat: GroupBeat) -> None:
+        """Keep what a primary says of a group that may be about to be made here."""
+        if not beat.is_promise and beat.view % self._config.replica_count == sender:
+            self._unheard.setdefault(beat.group, {})[sender] = beat
+            if len(self._unheard) > _UNHEARD_GROUPS_MAX:
+                del self._unheard[next(iter(self._unheard))]
+
+    def take_unheard(self, replica: Replica) -> list[PrimaryBeat]:
+        """Give what was told of a group before it was here."""
+        return [
+            PrimaryBeat(sender, beat.view, beat.commit, beat.is_declined)
+            for sender, beat in self._unheard.pop(replica.group, {}).items()
+            if beat.origin == replica.origin
+        ]
 
     def _hear_promise(self, peer: Peer, replica: Replica, view: int, number: int) -> None:
         """Count on a promise from when we sent the last that its maker had heard."""

@@ -298,6 +298,8 @@ class Plane:
         self._checkpoints.touch(replica.group)
         for effect in replica.start():
             self.carry_out[type(effect)](replica, effect)
+        for beat in self._neighbours.take_unheard(replica):
+            self._inbox.append((replica, beat))
 
     @property
     def has_begun(self) -> bool:
