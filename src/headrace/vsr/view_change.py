@@ -7,7 +7,7 @@
 A vote and an announcement leave only once the journal will remember the view they speak for.
 """
 
-from headrace.base.limits import HEADER_BYTES
+from headrace.base.limits import HEADER_BYTES, PIPELINE_OPS_MAX
 from headrace.vsr.events import JournalPrepare, JournalTruncate
 from headrace.vsr.lease import is_bound
 from headrace.vsr.log import Entry, Log
@@ -336,11 +336,12 @@ def _enter(state: State, commit: int) -> None:
 
 
 def send_start_view(state: State, replica: int, incarnation: int) -> None:
-    """Announce the view and its log from the commit point on."""
+    """Announce the view and its log from the commit point on, from ours if so much fits."""
     assert state.status == Status.NORMAL
     log = state.log
     commit = min(state.commit_max, log.head)
-    low = max(min(commit, state.commit_min), 1)
+    low = max(min(commit, state.commit_min), log.head - PIPELINE_OPS_MAX, 1)
+    assert low <= max(commit, 1)
     entries = [log.get(op) for op in range(log.head, low - 1, -1)]
     body = b"".join(entry.data for entry in entries if entry is not None)
     assert len(body) == len(entries) * HEADER_BYTES
