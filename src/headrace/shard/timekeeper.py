@@ -55,8 +55,8 @@ class Timekeeper:
 
     @property
     def _newest_stamp(self) -> int:
-        desk = self._desk
-        return max(desk.metadata_replica.timestamp, desk.state.timestamp)
+        """Return the newest committed stamp: one that was only prepared may never have been."""
+        return self._desk.state.timestamp
 
     def _tell(self) -> None:
         for plane in (self._desk.metadata_plane, self._desk.data_plane):
