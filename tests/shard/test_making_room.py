@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from headrace.base.limits import GIB, KIB, MIB
-from headrace.wire.commands import clients, messages, session, streams, topics
+from headrace.wire.commands import clients, groups, messages, session, streams, topics
 from headrace.wire.commands.clock import ACCEPT_TIME
 from headrace.wire.errors import Code, RefusedError
 from headrace.wire.fields import FieldKind, make_field
@@ -19,6 +19,7 @@ from tests.shard.whole import ROOT, VERSION, Client, Whole
 METADATA, DATA = 0, 1
 NO_SPACE = Code.CANNOT_APPEND_MESSAGE
 BATCH = [bytes(30_000)]
+SLOW = Consumer(ConsumerKind.GROUP, "slow")
 
 
 def is_refused(client: Client, frame: bytes | bytearray) -> bool:
@@ -46,8 +47,11 @@ def fill(client: Client, make: Callable[[int], bytes | bytearray]) -> None:
             raise AssertionError("the journal is never full")
 
 
-def full_node(*, is_metadata_full: bool) -> tuple[Whole, Client]:
-    """Give a node whose disk and journals are full, with sealed segments and a consumer."""
+def full_node(*, is_metadata_full: bool, is_held: bool = False) -> tuple[Whole, Client]:
+    """Give a node whose disk and journals are full, with sealed segments.
+
+    `is_held`: of a group that has read nothing but the first message.
+    """
     node = Whole(
         journal_bytes=512 * KIB,
         segment_bytes_max=MIB,
@@ -62,6 +66,12 @@ def full_node(*, is_metadata_full: bool) -> tuple[Whole, Client]:
     for _ in range(100):
         client.send("s", "t", BATCH)
         node.tick()
+    if is_held:
+        client.ask(groups.CREATE_GROUP, groups.CreateGroup("s", "t", "slow"))
+        request = messages.StoreOffset(
+            consumer=SLOW, stream="s", topic="t", partition_id=0, offset=0
+        )
+        client.ask(messages.STORE_OFFSET, request)
     node.tick(100)
     assert len(node.segments.logs) >= 3
     node.segments.is_full = node.disks[DATA].is_full = node.disks[METADATA].is_full = True
@@ -139,11 +149,33 @@ def test_a_change_that_keeps_as_much_leaves_the_reserve(options: Options) -> Non
     assert is_refused(client, client.make_frame(topics.UPDATE_TOPIC, update))
 
 
-def test_to_ignore_consumers_makes_room() -> None:
-    _, client = full_node(is_metadata_full=True)
+def delete_offset(client: Client) -> bytes:
+    request = messages.DeleteOffset(consumer=SLOW, stream="s", topic="t", partition_id=0)
+    return client.make_frame(messages.DELETE_OFFSET, request)
+
+
+def delete_group(client: Client) -> bytes:
+    return client.make_frame(groups.DELETE_GROUP, groups.DeleteGroup("s", "t", "slow"))
+
+
+def ignore_consumers(client: Client) -> bytes:
     options = make_options({"retention_consumers": "ignore"})
-    update = topics.UpdateTopic("s", "t", "t", options)
-    assert not is_refused(client, client.make_frame(topics.UPDATE_TOPIC, update))
+    return client.make_frame(topics.UPDATE_TOPIC, topics.UpdateTopic("s", "t", "t", options))
+
+
+@pytest.mark.parametrize("make", [delete_offset, delete_group, ignore_consumers])
+def test_what_a_consumer_keeps_can_be_freed_on_a_full_disk(
+    make: Callable[[Client], bytes],
+) -> None:
+    """O3.4: retention waits for the group, and the ways out find room in the journals."""
+    node, client = full_node(is_metadata_full=True, is_held=True)
+    files = len(node.segments.logs)
+    assert not is_refused(client, shorten_expiry(client))
+    node.tick(110)
+    assert len(node.segments.logs) == files
+    assert not is_refused(client, make(client))
+    node.tick(110)
+    assert len(node.segments.logs) < files
 
 
 def test_a_newcomer_gets_in_and_makes_room() -> None:
