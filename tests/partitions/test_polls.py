@@ -501,7 +501,11 @@ def test_a_file_that_cannot_be_read_fails_that_read_alone() -> None:
     """DK3."""
     stage = on_disk()
     stage.files.reads_fail = True
-    expect_damage(stage, First())
+    with pytest.raises(RefusedError) as error:
+        stage.poll(First())
+    facts = error.value.facts
+    assert (error.value.code, facts["what"]) == (Code.CANNOT_READ_MESSAGE, "the disk gave an error")
+    assert (facts["first_offset"], facts["last_offset"]) == (0, 8)  # one step of the index
     stage.files.reads_fail = False
     assert len(offsets(stage.poll(First()))) == 36
 

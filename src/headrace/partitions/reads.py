@@ -74,6 +74,7 @@ class _Poll:
         "epoch",
         "gathering",
         "is_careful",
+        "is_unread",
         "log",
         "read_length",
         "restarts",
@@ -106,6 +107,7 @@ class _Poll:
         self.stretch: Stretch | None = None
         self.walker: Walker | None = None
         self.is_careful = False  # whether stretches are read one step at a time
+        self.is_unread = False  # whether the disk gave an error instead of bytes
 
     def is_overtaken(self, log: PartitionLog) -> bool:
         """Whether a purge, retention or a new state has taken what was planned."""
@@ -261,7 +263,7 @@ class Reads:
     def _refuse_passed(self, poll: _Poll) -> None:
         """Refuse a time that may be that of a batch which cannot be read."""
         if poll.unreadable is not None:
-            raise _unreadable(poll.unreadable)
+            raise _unreadable(poll.unreadable, is_unread=poll.is_unread)
 
     # The index.
 
@@ -352,6 +354,7 @@ class Reads:
             self._go_on(poll)
             return
         data = memoryview(event.data or b"")
+        poll.is_unread = event.data is None
         try:
             if poll.walker is not None:
                 self._on_walked(poll, segment, poll.walker, data)
@@ -395,7 +398,7 @@ class Reads:
             if each.end <= poll.gathering.wanted:
                 continue
             if each.run is None:
-                raise _unreadable(each)
+                raise _unreadable(each, is_unread=poll.is_unread)
             poll.gathering.take_run(each.run)
             if poll.gathering.is_full:
                 break
@@ -483,7 +486,8 @@ class Reads:
         self._writer.mark_busy()
 
 
-def _unreadable(found: Found) -> UnreadableError:
-    return UnreadableError(
-        found.first, found.end - 1, "the segment does not hold the batches that were committed"
-    )
+def _unreadable(found: Found, *, is_unread: bool) -> UnreadableError:
+    what = "the segment does not hold the batches that were committed"
+    if is_unread:
+        what = "the disk gave an error"
+    return UnreadableError(found.first, found.end - 1, what)
