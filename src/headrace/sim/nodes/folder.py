@@ -28,6 +28,7 @@ from headrace.partitions.beyond import (
     judge_file,
     judge_remains,
 )
+from headrace.partitions.index import MARK_BYTES
 from headrace.ports.segments import (
     IndexRead,
     ListPartitions,
@@ -62,6 +63,7 @@ from headrace.wire.segment import decode_segment_header
 
 _PER = 1 << 14  # rates are parts of this
 _MISPLACED = "misplaced"
+_MANY_MARKS = 12
 
 
 class FolderOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -279,6 +281,8 @@ class Folder:
         if self._strikes(self.options.index_lost):
             self._count("folder.index_lost")
             return
+        if len(effect.data) > _MANY_MARKS * MARK_BYTES:
+            self._count("folder.index_of_many")
         name: SegmentFile | None = effect.file
         if self._goes_astray(self.options.index_astray):
             name = self._astray.draw_victim(effect.file, self._cached(), 0)

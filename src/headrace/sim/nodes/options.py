@@ -168,7 +168,7 @@ def _add_astray(options: NodeOptions, prng: Prng) -> NodeOptions:
             options.folder,
             read_astray=prng.choice((0, _RATE // 32, _RATE // 8)),
             write_astray=prng.choice((0, _RATE // 64, _RATE // 16)),
-            index_astray=prng.choice((0, _RATE // 8, _RATE // 2)),
+            index_astray=prng.choice((0, _RATE // 3, _RATE // 2)),
             misplaced=prng.choice((0, 50, 100)),
         ),
         faults=replace(options.faults, rot_mean=prng.choice((0, 150, 400, 1_000)) * MILLISECOND),
