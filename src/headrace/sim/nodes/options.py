@@ -150,7 +150,7 @@ def _add_astray(options: NodeOptions, prng: Prng) -> NodeOptions:
     workload = replace(
         options.workload,
         topics=2,
-        requests=prng.choice((180, 260)),
+        requests=prng.choice((120, 200)),
         is_uniform=is_uniform,
         messages_max=prng.choice((1, 3)) if is_uniform else options.workload.messages_max,
         consume=prng.choice((40, 60)),
