@@ -1,5 +1,6 @@
 """Index file and artifact as bytes, and how a tail keeps its budget."""
 
+import struct
 import tracemalloc
 
 import pytest
@@ -152,6 +153,37 @@ def test_an_artifact_brings_the_state_back() -> None:
         assert getattr(other.machine, name) == getattr(stage.machine, name)
     assert other.machine.lost_ranges == stage.machine.lost_ranges
     assert other.machine.stored_offset(GROUP, 9) == 22
+
+
+def as_version_1(data: bytes) -> bytes:
+    """Give an artifact as it was before segments had a digest of their index."""
+    (segments_count,) = struct.unpack_from("<I", data, 80)
+    made, at = bytearray(data[:96]), 96
+    made[8:12] = struct.pack("<I", 1)
+    for _ in range(segments_count):
+        (pieces_count,) = struct.unpack_from("<I", data, at + 44)
+        end = at + 48 + 24 * pieces_count
+        made += data[at : at + 32] + data[at + 40 : end]
+        at = end
+    made += data[at:-8]
+    return bytes(made) + xxh3_64(made).to_bytes(8, "little")
+
+
+def test_an_artifact_of_version_1_is_read() -> None:
+    stage = full()
+    [artifact] = stage.machine.checkpoint()
+    old = decode_snapshot(as_version_1(artifact.data), stage.options)
+    new = decode_snapshot(artifact.data, stage.options)
+    assert any(segment.digest for segment in new.log.segments)
+    assert not any(segment.digest for segment in old.log.segments)
+    for one, other in zip(old.log.segments, new.log.segments, strict=True):
+        assert (one.file, one.length, one.end_offset) == (
+            other.file,
+            other.length,
+            other.end_offset,
+        )
+        assert [piece.chain for piece in one.pieces] == [piece.chain for piece in other.pieces]
+    assert (old.marks, old.state_hash) == (new.marks, new.state_hash)
 
 
 def test_any_flipped_byte_of_an_artifact_is_noticed() -> None:

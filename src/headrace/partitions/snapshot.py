@@ -28,6 +28,7 @@ _VERSION = 2
 _HEAD = struct.Struct("<8sI4x8QIII4x")
 # Base offset, end offset, length, newest stamp, digest of the index, flags, pieces.
 _SEGMENT = struct.Struct("<5QII")
+_SEGMENT_1 = struct.Struct("<4QII")  # in version 1: no digest
 _PIECE = struct.Struct("<3Q")  # first offset, length, chain
 _GAP = struct.Struct("<QQ")
 _MARK = struct.Struct("<BB2xIQ")  # kind, flags, id, offset
@@ -124,8 +125,8 @@ def decode_snapshot(data: Data, options: PartitionOptions) -> Snapshot:
     segments_count, gaps_count, marks_count = _HEAD.unpack_from(covered)[10:]
     if magic != _MAGIC or xxh3_64(covered) != int.from_bytes(data[-_CHECKSUM_BYTES:], "little"):
         raise CorruptError(f"partition state of {len(data)} bytes has a wrong checksum")
-    if version != _VERSION:
-        raise CorruptError(f"partition state of version {version}, this program reads {_VERSION}")
+    if not 1 <= version <= _VERSION:
+        raise CorruptError(f"partition state of version {version}, known up to {_VERSION}")
     if (namespace, revision) != (options.namespace, options.created_revision):
         raise CorruptError(f"state of partition {namespace}, created at {revision}")
     log = PartitionLog(options)
@@ -136,7 +137,7 @@ def decode_snapshot(data: Data, options: PartitionOptions) -> Snapshot:
     reader = Reader(covered[_HEAD.size :])
     try:
         for _ in range(segments_count):
-            _read_segment(reader, log)
+            _read_segment(reader, log, version)
         log.gaps = [_GAP.unpack(reader.take(_GAP.size)) for _ in range(gaps_count)]
         marks = tuple([_read_mark(reader) for _ in range(marks_count)])
     except DecodeError as error:
@@ -147,9 +148,14 @@ def decode_snapshot(data: Data, options: PartitionOptions) -> Snapshot:
     return Snapshot(log=log, purge_generation=generation, state_hash=state_hash, marks=marks)
 
 
-def _read_segment(reader: Reader, log: PartitionLog) -> None:
-    fields = _SEGMENT.unpack(reader.take(_SEGMENT.size))
-    base, end, length, stamp, digest, flags, pieces_count = fields
+def _read_segment(reader: Reader, log: PartitionLog, version: int) -> None:
+    if version == 1:
+        # No digest proves an index of such a segment: its pieces are walked when they are read.
+        *measures, flags, pieces_count = _SEGMENT_1.unpack(reader.take(_SEGMENT_1.size))
+        digest = 0
+    else:
+        *measures, digest, flags, pieces_count = _SEGMENT.unpack(reader.take(_SEGMENT.size))
+    base, end, length, stamp = measures
     segment = log.begin_segment(base)
     position = SEGMENT_HEADER_BYTES
     for _ in range(pieces_count):
