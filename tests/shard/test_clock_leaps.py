@@ -245,3 +245,27 @@ def test_an_idle_log_remembers_the_time_and_begins_with_its_root_user() -> None:
     pass_time(node, 10 * MINUTE)
     assert node.clock - node.shard.desk.state.timestamp < 2 * MINUTE
     assert replica.op <= 12
+
+
+def test_a_start_on_a_machine_that_stayed_up_needs_nobody() -> None:
+    """The monotonic clock counted on while the node was down, and confirms the wall clock."""
+    node, client = with_old_data(3 * HOUR)
+    node.now += 2 * HOUR // 10_000
+    node.set("supported_time", node.clock - SECOND)
+    node.crash()
+    node.tick(2)
+    assert node.shard.desk.time.lead == 0
+    client = node.client(client=501)
+    client.send("s", "t", [b"after"])
+    assert abs(newest_stamp(client) - node.clock) < SECOND
+    assert segments_count(node) == 3, "what is two hours old stays"
+
+
+def test_a_leap_during_downtime_is_no_time_that_the_monotonic_clock_supports() -> None:
+    node, _ = with_old_data()
+    node.set("supported_time", node.clock + MINUTE)
+    node.clock_ahead = TEN_YEARS
+    node.crash()
+    node.tick(5 * TICKS_OF_SECOND)
+    assert node.shard.desk.time.lead > TEN_YEARS - HOUR
+    assert segments_count(node) == 3

@@ -276,6 +276,10 @@ class Whole:
             self.now += 1
             self.step(Ticked(self.now, self.clock))
 
+    def set(self, name: str, value: object) -> None:
+        """Change a setting, from the next start on."""
+        self._settings[name] = value
+
     @property
     def clock(self) -> int:
         """What the wall clock of the node says."""

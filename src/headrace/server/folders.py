@@ -7,6 +7,7 @@
 <data>/shards/<generation>/<shard>/    a shard's store
 <data>/partitions/                     segments
 <data>/quarantine/                     what a start could not account for; nothing reads it
+<data>/clock                           the time by the monotonic clock of this boot (`clock_mark`)
 ```
 
 A folder without a layout record is new: a format that a crash broke off is made again. One with a
@@ -26,6 +27,7 @@ from headrace.ports.recovered import Finding
 from headrace.runtime.durable_folders import FOLDER_MODE, sync_folder
 from headrace.runtime.files import FileDisk, FolderInUseError
 from headrace.runtime.quarantine import QUARANTINE_NAME
+from headrace.server.clock_mark import CLOCK_NAME
 from headrace.storage.config import LAYOUT_NAME
 from headrace.storage.layout import LayoutRecord, choose_layout, decode_layout, encode_layout
 from headrace.storage.store import Opened, Refused, StoreConfig, Wiped, format_store, open_store
@@ -45,6 +47,8 @@ _KNOWN = (
     SHARDS_NAME,
     PARTITIONS_NAME,
     QUARANTINE_NAME,
+    CLOCK_NAME,
+    f"{CLOCK_NAME}.tmp",
 )
 _NODE_BITS = 64
 _FILE_MODE = 0o600

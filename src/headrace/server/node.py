@@ -49,6 +49,7 @@ from headrace.runtime.snapshot import (
 )
 from headrace.server import lines
 from headrace.server.audit_log import write_audit
+from headrace.server.clock_mark import ClockMark, supported_time
 from headrace.server.config_sections import SETTINGS, JournalSection, ServerConfig
 from headrace.server.folders import (
     PARTITIONS_NAME,
@@ -145,8 +146,10 @@ class Node:
             stores = self._open_stores(boot_identity)
             is_fresh = not any(_has_ops(group) for group in stores[METADATA_STORE].opened.groups)
             password_hash = root_password_hash(self._keeper) if is_fresh else ""
+            settings = _settings(config, self._cluster, version, password_hash)
+            supported = supported_time(folder, boot_identity)
             self.shard = Shard(
-                _settings(config, self._cluster, version, password_hash),
+                msgspec.structs.replace(settings, supported_time=supported),
                 stores[0].opened,
                 stores[1].opened,
             )
@@ -164,6 +167,7 @@ class Node:
         self._http = HttpPing()
         self._full_at: float | None = None  # when something last waited for space
         self._is_leap_told = False
+        self._clock_mark = ClockMark(folder, boot_identity)
         self.tcp = TcpListener(_tcp_limits(config), self.pump)
         self._carry_out_on = [disk.submit for disk in self._disks]
 
@@ -299,6 +303,8 @@ class Node:
             self._tell_findings()
             self._tell_space()
             self._tell_clock()
+            if self.shard.is_ready:
+                self._clock_mark.keep(self.shard.desk.time.now)
             facts = msgspec.structs.replace(self._sampler.sample(), counters=self._counters())
             self.pump.tell(HostSampled(facts))
             await asyncio.sleep(_SAMPLE_SECONDS)

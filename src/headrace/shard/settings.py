@@ -45,5 +45,6 @@ class ShardSettings(msgspec.Struct, frozen=True, kw_only=True):
     consumers_idle_ticks: int = 7 * 24 * 3600 * 100
     stale_ticks: int = 3600
     clock_tolerance: int = 300_000_000  # microseconds; a clock that is further off is not believed
+    supported_time: int = 0  # what the monotonic clock says of the time of the start, if anything
     lockout: LockoutSettings = LockoutSettings()
     disk_polls_max: int = 256

@@ -51,7 +51,10 @@ class Timekeeper:
             desk.metadata_plane.propose(METADATA_GROUP, OwnOp(Operation.NOTE_TIME, b""))
 
     def _learn(self) -> None:
-        self._time.learn(self._newest_stamp)
+        stamp = self._newest_stamp
+        if stamp and not self._time.is_known:
+            stamp = max(stamp, self._desk.settings.supported_time)
+        self._time.learn(stamp)
 
     @property
     def _newest_stamp(self) -> int:
