@@ -318,3 +318,11 @@ async def test_a_deleted_user_is_out(connect: Connect, unique: Callable[[str], s
         await user_client.get_users()
     with refused(Code.INVALID_CREDENTIALS):
         await connect(name, SECRET)
+
+
+async def test_root_shows_what_it_may_do(connect: Connect) -> None:
+    client = await connect()
+    root = await client.get_user(0)
+    assert root is not None
+    assert root.permissions is not None
+    assert all(told(root.permissions.global_permissions).values())

@@ -109,3 +109,12 @@ def test_a_route_is_found_by_number_and_by_name(
 def test_a_route_names_the_missing_level(stage: Stage) -> None:
     assert code_of(resolve.route, stage.state, "none", 0) == Code.STREAM_ID_NOT_FOUND
     assert code_of(resolve.route, stage.state, "bank", 0) == Code.TOPIC_ID_NOT_FOUND
+
+
+def test_root_shows_what_it_may_do(stage: Stage) -> None:
+    found = reads.get_user(stage.state, 0)
+    assert found is not None
+    assert found.permissions is not None
+    everywhere = found.permissions.everywhere
+    assert all(getattr(everywhere, key) for key in everywhere.__struct_fields__)
+    assert found.permissions.streams == ()

@@ -11,11 +11,13 @@ from typing import TypeAlias
 
 import msgspec
 
+from headrace.base.ids import ROOT_USER
 from headrace.metadata.state import Group, Stream, Topic, User
 from headrace.wire.commands import groups as wire_groups
 from headrace.wire.commands import streams as wire_streams
 from headrace.wire.commands import topics as wire_topics
 from headrace.wire.commands import users as wire_users
+from headrace.wire.permissions import GlobalPermissions, Permissions
 
 
 class PartitionStats(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +32,9 @@ class PartitionStats(msgspec.Struct, frozen=True, kw_only=True):
 StatsOf: TypeAlias = Callable[[int], PartitionStats | None]
 
 _NOTHING_STORED = PartitionStats()
+_ALL_PERMISSIONS = Permissions(
+    everywhere=GlobalPermissions(**dict.fromkeys(GlobalPermissions.__struct_fields__, True))
+)
 
 
 def nothing_stored(_namespace: int) -> PartitionStats | None:
@@ -96,8 +101,9 @@ def describe_user(user: User) -> wire_users.User:
 
 
 def detail_user(user: User) -> wire_users.UserDetails:
-    """Give a user with its permissions."""
-    return wire_users.UserDetails(describe_user(user), user.permissions)
+    """Give a user with its permissions; root has all, without their being stored."""
+    permissions = _ALL_PERMISSIONS if user.id == ROOT_USER else user.permissions
+    return wire_users.UserDetails(describe_user(user), permissions)
 
 
 def _topic_record(topic: Topic, parts: list[PartitionStats]) -> wire_topics.Topic:
