@@ -164,6 +164,18 @@ async def test_list(connect: Connect, stream: str) -> None:
     assert [each.name for each in await client.get_topics(stream)] == ["d", "a", "c"]
 
 
+async def test_options_of_older_clients(connect: Connect, stream: str) -> None:
+    client = await connect()
+    await client.create_stream(stream)
+    older = {"enforce_fsync": "true", "segment_size": "0"}
+    await client.create_topic(stream, "older", 1, options=older)
+    made = await client.get_topic(stream, "older")
+    assert made is not None
+    said, filled = made.options.to_scalar_dict(), made.derived_options.to_scalar_dict()
+    assert (said["enforce_fsync"], said["durability"]) == (True, "persisted")
+    assert filled["segment_size"] == 1 << 30
+
+
 async def test_update(connect: Connect, stream: str) -> None:
     client = await connect()
     await client.create_stream(stream)
@@ -188,6 +200,12 @@ async def test_update(connect: Connect, stream: str) -> None:
     assert changed is not None
     assert changed.compression_algorithm == "gzip"
     assert told(changed)["message_expiry"] == ["ExpireDuration", 7 * 86_400_000_000]
+    zeros = {"message_expiry": "0 s", "max_topic_size": "0"}
+    await client.update_topic(stream, "new", "new", options=zeros)
+    kept = await client.get_topic(stream, 0)
+    assert kept is not None
+    assert told(kept)["message_expiry"] == ["ExpireDuration", 7 * 86_400_000_000]
+    assert told(kept)["max_topic_size"] == ["Custom", 2 << 30]
     await client.update_topic(
         stream,
         "new",

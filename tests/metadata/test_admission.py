@@ -52,7 +52,8 @@ def test_what_is_said_is_the_clients_own() -> None:
         "segment_size": MIB,
         "preallocate_segments": True,
     }
-    assert sorted({**explicit, **derived, "retention_consumers": ""}) == sorted(TOPIC_OPTIONS)
+    not_said = {"retention_consumers": "", "enforce_fsync": ""}
+    assert sorted({**explicit, **derived, **not_said}) == sorted(TOPIC_OPTIONS)
     assert not any(key in derived for key in explicit)
 
 
@@ -65,6 +66,14 @@ def test_a_default_is_asked_for_by_zero() -> None:
         explicit, derived = created(asked, defaults)
         assert explicit == {}
         assert (derived["message_expiry"], derived["max_topic_size"]) == (5, 2 * GIB)
+
+
+def test_a_segment_size_of_zero_takes_the_default() -> None:
+    defaults = TopicDefaults(segment_size=2 * MIB)
+    for zero in (0, "0"):
+        explicit, derived = created(topic_options(segment_size=zero), defaults)
+        assert explicit == {}
+        assert derived["segment_size"] == 2 * MIB
 
 
 @pytest.mark.parametrize(
@@ -96,10 +105,47 @@ def test_the_two_durabilities_are_apart() -> None:
 
 
 @pytest.mark.parametrize(
+    ("asked", "minimum", "echoed", "durability"),
+    [
+        (True, "replicated", True, "persisted"),
+        ("true", "replicated", True, "persisted"),
+        (False, "replicated", False, "replicated"),
+        (False, "persisted", True, "persisted"),
+    ],
+)
+def test_enforce_fsync_is_another_spelling_of_durability(
+    asked: FieldValue, minimum: str, *, echoed: bool, durability: str
+) -> None:
+    defaults = TopicDefaults(durability_minimum=minimum)
+    explicit, derived = created(make_options({"enforce_fsync": asked}), defaults)
+    assert explicit == {"enforce_fsync": echoed}
+    assert derived["durability"] == durability
+
+
+@pytest.mark.parametrize(
+    ("flag", "named", "is_persisted"),
+    [
+        (True, "replicated", True),
+        (False, "persisted", True),
+        (True, "persisted", True),
+        (False, "replicated", False),
+    ],
+)
+def test_of_both_spellings_the_stronger_holds(
+    flag: FieldValue, named: str, *, is_persisted: bool
+) -> None:
+    explicit, derived = created(make_options({"enforce_fsync": flag, "durability": named}))
+    meant = "persisted" if is_persisted else "replicated"
+    assert explicit == {"enforce_fsync": is_persisted, "durability": meant}
+    assert "durability" not in derived
+
+
+@pytest.mark.parametrize(
     ("options", "code"),
     [
         (make_options({"zone": "eu"}), Code.UNSUPPORTED_OPTION_KEY),
-        (make_options({"enforce_fsync": True}), Code.UNSUPPORTED_OPTION_KEY),
+        (make_options({"enforce_fsync": "sometimes"}), Code.INVALID_OPTION_VALUE),
+        (make_options({"enforce_fsync": 1}), Code.INVALID_OPTION_VALUE),
         (topic_options(durability="wished"), Code.INVALID_OPTION_VALUE),
         (topic_options(segment_size=MIB + 1), Code.INVALID_OPTION_VALUE),
         (topic_options(segment_size=2 * GIB), Code.INVALID_OPTION_VALUE),
@@ -162,8 +208,18 @@ def test_three_options_can_be_changed() -> None:
 
 def test_a_default_in_an_update_is_that_of_now() -> None:
     defaults = TopicDefaults(message_expiry=5, max_topic_size=3 * GIB)
-    options = topic_options(message_expiry=0, max_topic_size="server_default")
+    options = topic_options(message_expiry="Server_Default", max_topic_size="server_default")
     assert updated(options, defaults) == {"message_expiry": 5, "max_topic_size": 3 * GIB}
+
+
+def test_zero_in_an_update_changes_nothing() -> None:
+    for expiry, size in ((0, 0), ("0 s", "0")):
+        options = topic_options(
+            message_expiry=expiry, max_topic_size=size, compression_algorithm="gzip"
+        )
+        assert updated(options, TopicDefaults(message_expiry=5)) == {
+            "compression_algorithm": "gzip"
+        }
 
 
 def test_retention_of_a_topic_that_does_not_say_follows_the_server() -> None:
@@ -193,7 +249,7 @@ def test_new_passwords() -> None:
 
 def test_options_describe_themselves() -> None:
     specs = {spec.key: spec for spec in describe_options(OptionsScope.TOPIC, SERVE)}
-    assert sorted(specs) == sorted(TOPIC_OPTIONS)
+    assert sorted(specs) == sorted(TOPIC_OPTIONS.keys() - {"enforce_fsync"})
     assert specs["segment_size"].kind == FieldKind.UINT64
     assert int.from_bytes(specs["segment_size"].default, "little") == GIB
     assert specs["durability"].default == b"persisted"

@@ -163,6 +163,13 @@ def test_an_update_changes_what_is_given(stage: Stage) -> None:
     assert len(topic.explicit) + len(topic.derived) == 9
 
 
+def test_zero_leaves_what_a_topic_has(stage: Stage) -> None:
+    stage.create_topic(options=topic_options(message_expiry=5_000_000, max_topic_size="2 GiB"))
+    stage.update_topic("shop", "orders", "sales", topic_options(message_expiry=0, max_topic_size=0))
+    settings = stage.topic("shop", "sales").settings
+    assert (settings.message_expiry, settings.max_topic_size) == (5_000_000, 2 * GIB)
+
+
 def test_an_update_that_is_refused_changes_nothing(stage: Stage) -> None:
     stage.create_topic()
     before = stage.topic().settings

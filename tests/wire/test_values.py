@@ -259,7 +259,7 @@ def test_topic_options_with_values_they_cannot_have(key: str, value: Field) -> N
 
 def test_an_unknown_option_is_refused() -> None:
     with pytest.raises(RefusedError) as caught:
-        canonical_option(Option("enforce_fsync", make_field(True)))
+        canonical_option(Option("zone", make_field("eu")))
     assert caught.value.code == Code.UNSUPPORTED_OPTION_KEY
 
 

@@ -15,12 +15,14 @@ from headrace.base.limits import (
 )
 from headrace.metadata.settings import (
     DURABILITY,
+    ENFORCE_FSYNC,
     MAX_TOPIC_SIZE,
     MESSAGE_EXPIRY,
     OFFSET_DURABILITY,
     PERSISTED,
     REPLICATED,
     RETENTION_CONSUMERS,
+    SEGMENT_SIZE,
     TopicSettings,
     read_settings,
 )
@@ -39,7 +41,8 @@ from headrace.wire.topic_options import (
     canonical_option,
 )
 
-_MAY_BE_SERVER_DEFAULT = (MESSAGE_EXPIRY, MAX_TOPIC_SIZE)
+_DEFAULT_BY_ZERO = (MESSAGE_EXPIRY, MAX_TOPIC_SIZE, SEGMENT_SIZE)
+_LISTED = {key: option for key, option in TOPIC_OPTIONS.items() if option.is_listed}
 _DURABILITIES = (DURABILITY, OFFSET_DURABILITY)
 
 
@@ -64,10 +67,10 @@ class TopicDefaults(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         assert self.durability_minimum in (REPLICATED, PERSISTED)
-        for key, option in TOPIC_OPTIONS.items():
+        for key, option in _LISTED.items():
             assert option.allows(self.value(key)), f"default of {key}"
-        assert self.message_expiry != SERVER_DEFAULT
-        assert self.max_topic_size != SERVER_DEFAULT
+        for key in _DEFAULT_BY_ZERO:
+            assert self.value(key) != SERVER_DEFAULT, f"default of {key}"
 
     def value(self, key: str) -> FieldValue:
         """Give the default of an option."""
@@ -75,7 +78,7 @@ class TopicDefaults(msgspec.Struct, frozen=True, kw_only=True):
         return value
 
 
-assert all(key in TopicDefaults.__struct_fields__ for key in TOPIC_OPTIONS)
+assert all(key in TopicDefaults.__struct_fields__ for key in _LISTED)
 
 
 def resolve_topic_options(
@@ -93,12 +96,13 @@ def resolve_topic_options(
     if request.partitions_count > PARTITIONS_PER_REQUEST_MAX:
         raise RefusedError(Code.TOO_MANY_PARTITIONS, count=request.partitions_count)
     fields = _canonical_fields(request.options)
-    for key in (*_MAY_BE_SERVER_DEFAULT, RETENTION_CONSUMERS):
+    for key in (*_DEFAULT_BY_ZERO, RETENTION_CONSUMERS):
         if key in fields and fields[key].value in (SERVER_DEFAULT, SERVER_DEFAULT_WORD):
             del fields[key]
+    said = _read_fsync(fields)
     explicit = {key: _strengthened(key, field, defaults) for key, field in fields.items()}
     derived = {
-        key: _strengthened(key, make_field(defaults.value(key), option.kind), defaults)
+        key: _strengthened(key, said.get(key) or _default(key, defaults), defaults)
         for key, option in TOPIC_OPTIONS.items()
         if option.is_filled_in and key not in explicit
     }
@@ -119,14 +123,20 @@ def resolve_topic_options(
 def resolve_topic_update(request: UpdateTopic, defaults: TopicDefaults) -> UpdateTopic:
     """Give the op that changes a topic: values are canonical, and a default is that of now.
 
+    Clients send 0 for what their caller does not mention, so it leaves what the topic has; who
+    wants the default asks for it by its word.
+
     Raises:
         RefusedError: An option is not known, cannot be changed, or has no such value.
     """
     check_updatable(request.options)
     fields = _canonical_fields(request.options)
-    for key in _MAY_BE_SERVER_DEFAULT:
-        if key in fields and fields[key].value == SERVER_DEFAULT:
-            fields[key] = make_field(defaults.value(key), TOPIC_OPTIONS[key].kind)
+    for option in request.options:
+        key = option.key
+        if key in _DEFAULT_BY_ZERO and fields[key].value == SERVER_DEFAULT:
+            del fields[key]
+            if _is_default_word(option.value):
+                fields[key] = _default(key, defaults)
     return UpdateTopic(request.stream, request.topic, request.name, make_options({**fields}))
 
 
@@ -197,8 +207,8 @@ def describe_options(scope: OptionsScope, defaults: TopicDefaults) -> tuple[Opti
     if scope != OptionsScope.TOPIC:
         return ()
     specs = []
-    for key, option in TOPIC_OPTIONS.items():
-        default = _strengthened(key, make_field(defaults.value(key), option.kind), defaults)
+    for key, option in _LISTED.items():
+        default = _strengthened(key, _default(key, defaults), defaults)
         specs.append(OptionSpec(key, int(option.kind), default.data, option.description))
     return tuple(specs)
 
@@ -208,7 +218,34 @@ def _canonical_fields(options: Options) -> dict[str, Field]:
     return {option.key: option.value for option in canonical}
 
 
+def _is_default_word(field: Field) -> bool:
+    return isinstance(field.value, str) and field.value.strip().lower() == SERVER_DEFAULT_WORD
+
+
+def _read_fsync(fields: dict[str, Field]) -> dict[str, Field]:
+    """Give the durability that older clients name by a flag; nothing if they do not.
+
+    Each spelling is a lower bound, so where both are given the stronger one holds for both.
+    """
+    flag = fields.get(ENFORCE_FSYNC)
+    if flag is None:
+        return {}
+    named = fields.get(DURABILITY)
+    is_persisted = bool(flag.value) or (named is not None and named.value == PERSISTED)
+    meant = make_field(PERSISTED if is_persisted else REPLICATED)
+    fields[ENFORCE_FSYNC] = make_field(is_persisted)
+    if named is not None:
+        fields[DURABILITY] = meant
+    return {DURABILITY: meant}
+
+
+def _default(key: str, defaults: TopicDefaults) -> Field:
+    return make_field(defaults.value(key), TOPIC_OPTIONS[key].kind)
+
+
 def _strengthened(key: str, field: Field, defaults: TopicDefaults) -> Field:
-    if key in _DURABILITIES and defaults.durability_minimum == PERSISTED:
-        return make_field(PERSISTED)
-    return field
+    if defaults.durability_minimum != PERSISTED:
+        return field
+    if key == ENFORCE_FSYNC:
+        return make_field(True)  # noqa: FBT003 - the value of an option
+    return make_field(PERSISTED) if key in _DURABILITIES else field

@@ -6,7 +6,12 @@ from headrace.wire.errors import CorruptError, RefusedError
 from headrace.wire.fields import FieldValue
 from headrace.wire.numbers import Compression
 from headrace.wire.options import Options
-from headrace.wire.topic_options import SERVER_DEFAULT_WORD, UNLIMITED, canonical_option
+from headrace.wire.topic_options import (
+    SERVER_DEFAULT,
+    SERVER_DEFAULT_WORD,
+    UNLIMITED,
+    canonical_option,
+)
 
 COMPRESSION = "compression_algorithm"
 MESSAGE_EXPIRY = "message_expiry"
@@ -15,6 +20,7 @@ SEGMENT_SIZE = "segment_size"
 PREALLOCATE = "preallocate_segments"
 DURABILITY = "durability"
 OFFSET_DURABILITY = "consumer_offset_durability"
+ENFORCE_FSYNC = "enforce_fsync"  # another spelling of `durability`, which a topic has besides
 RETENTION_CONSUMERS = "retention_consumers"
 
 REPLICATED = "replicated"
@@ -43,6 +49,8 @@ def read_settings(explicit: Options, derived: Options) -> TopicSettings:
         CorruptError: An option is missing, stands twice or has a value that it cannot have.
     """
     values = _read_values((*derived, *explicit))
+    if values.get(SEGMENT_SIZE) == SERVER_DEFAULT:
+        raise CorruptError("topic with segments of the default size, which it does not name")
     try:
         return TopicSettings(
             compression=_COMPRESSIONS[str(values[COMPRESSION])],

@@ -24,7 +24,7 @@ from headrace.wire.fields import Field, FieldKind, FieldValue, make_field
 from headrace.wire.options import Option
 
 UNLIMITED = (1 << 64) - 1  # an expiry that never comes, a size without bound
-SERVER_DEFAULT = 0  # the same as leaving the key out
+SERVER_DEFAULT = 0  # the same as leaving the key out, at creation and in an update
 SERVER_DEFAULT_WORD = "server_default"  # the same for options that are words
 
 _Parse: TypeAlias = Callable[[str], FieldValue]
@@ -39,6 +39,7 @@ class TopicOption(msgspec.Struct, frozen=True, kw_only=True):
     description: str
     is_updatable: bool = False
     is_filled_in: bool = True  # If not, a topic without it follows the server, also later.
+    is_listed: bool = True  # whether the catalog of options has it
     parse: _Parse
     allows: Callable[[FieldValue], bool]
 
@@ -52,6 +53,10 @@ def _within(low: int, high: int, step: int = 1) -> Callable[[FieldValue], bool]:
         return isinstance(value, int) and low <= value <= high and value % step == 0
 
     return allows
+
+
+def _or_default(allows: Callable[[FieldValue], bool]) -> Callable[[FieldValue], bool]:
+    return lambda value: value == SERVER_DEFAULT or allows(value)
 
 
 def _parse_word(text: str) -> FieldValue:
@@ -94,7 +99,8 @@ TOPIC_OPTIONS = {
             key="message_expiry",
             kind=FieldKind.UINT64,
             default=UNLIMITED,
-            description="microseconds after which messages may go; 0 takes the server's default",
+            description="microseconds after which messages may go; 0 takes the server's default,"
+            " in an update 0 changes nothing",
             is_updatable=True,
             parse=_or_unlimited(parse_duration),
             allows=_within(0, UNLIMITED),
@@ -103,7 +109,8 @@ TOPIC_OPTIONS = {
             key="max_topic_size",
             kind=FieldKind.UINT64,
             default=UNLIMITED,
-            description="bytes above which the oldest segments go; 0 takes the server's default",
+            description="bytes above which the oldest segments go; 0 takes the server's default,"
+            " in an update 0 changes nothing",
             is_updatable=True,
             parse=_or_unlimited(parse_bytes),
             allows=_within(0, UNLIMITED),
@@ -112,9 +119,10 @@ TOPIC_OPTIONS = {
             key="segment_size",
             kind=FieldKind.UINT64,
             default=GIB,
-            description="bytes at which a segment is sealed, a multiple of 512",
+            description="bytes at which a segment is sealed, a multiple of 512; 0 takes the"
+            " server's default",
             parse=parse_bytes,
-            allows=_within(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX, SEGMENT_BYTES_STEP),
+            allows=_or_default(_within(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX, SEGMENT_BYTES_STEP)),
         ),
         TopicOption(
             key="messages_required_to_save",
@@ -166,6 +174,16 @@ TOPIC_OPTIONS = {
             is_filled_in=False,
             parse=_parse_word,
             allows=_one_of(SERVER_DEFAULT_WORD, RESPECT_CONSUMERS, IGNORE_CONSUMERS),
+        ),
+        TopicOption(
+            key="enforce_fsync",
+            kind=FieldKind.BOOL,
+            default=True,
+            description="how older clients say durability: true is persisted, false replicated",
+            is_filled_in=False,
+            is_listed=False,
+            parse=_parse_flag,
+            allows=lambda value: isinstance(value, bool),
         ),
     )
 }
