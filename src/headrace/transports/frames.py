@@ -19,6 +19,7 @@ from struct import Struct
 from headrace.base.limits import HEADER_BYTES
 from headrace.transports.slabs import LARGE_FRAME_BYTES, SLAB_BYTES, Slab, new_frame
 from headrace.wire.layout import SIZE_OFFSET
+from headrace.wire.old_framing import OLD_FRAMING, OLD_START_BYTES, is_old_framing
 
 _read_size = Struct("<I").unpack_from
 _SIZE_END = SIZE_OFFSET + 4
@@ -30,6 +31,7 @@ class FrameReceiver:
 
     __slots__ = (
         "_filled",
+        "_is_begun",
         "_is_huge_expected",
         "_kept",
         "_slab",
@@ -52,6 +54,7 @@ class FrameReceiver:
         self.frame: bytearray | None = None  # the large frame that is read into
         self._view = memoryview(_NOTHING)
         self._filled = 0
+        self._is_begun = False  # whether the first bytes have been looked at
         self._is_huge_expected = False
 
     @property
@@ -106,13 +109,20 @@ class FrameReceiver:
         return self._cut(self.rest, len(self.rest), frames_max)
 
     def _cut(self, source: bytearray, end: int, frames_max: int) -> Sequence[bytearray]:
+        if not self._is_begun and end >= OLD_START_BYTES:
+            self._is_begun = True
+            if is_old_framing(source):
+                self._lose(OLD_FRAMING)
+                return ()
         frames: list[bytearray] = []
         position = 0
         self.wanted = 0
         while end - position >= _SIZE_END and len(frames) < frames_max:
             (size,) = _read_size(source, position + SIZE_OFFSET)
             if not HEADER_BYTES <= size <= self.frame_bytes_max:
-                self._refuse(size)
+                self._lose(
+                    f"frame of {size} bytes, allowed {HEADER_BYTES} to {self.frame_bytes_max}"
+                )
                 return frames
             if size > end - position:
                 self.wanted = size
@@ -123,8 +133,8 @@ class FrameReceiver:
         self._is_huge_expected = False
         return frames
 
-    def _refuse(self, size: int) -> None:
-        self.breach = f"frame of {size} bytes, allowed {HEADER_BYTES} to {self.frame_bytes_max}"
+    def _lose(self, breach: str) -> None:
+        self.breach = breach
         self.rest = _NOTHING
 
     def _lay_rest(self) -> memoryview:

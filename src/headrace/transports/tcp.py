@@ -24,12 +24,14 @@ from headrace.transports.limits import TcpLimits
 from headrace.transports.memory import ReceiveMemory
 from headrace.transports.slabs import Slab
 from headrace.wire.numbers import Transport
+from headrace.wire.old_framing import OLD_FRAMING
 
 SWEEP_SECONDS = 1.0
 BACKLOG = 1024
 
 _COUNTER_BITS = 112
 _SHARDS_MAX = 1 << 16
+_OLD_PEERS_MAX = 1024  # a bound on the lines that they cost
 _KEEP_ALIVE_SECONDS = 60  # idle, then three probes: a peer that vanished is noticed (NW7)
 _KEEP_ALIVE_PROBES = 3
 _KEEP_ALIVE_PROBE_SECONDS = 10
@@ -72,6 +74,7 @@ class TcpListener:
         self._counter = 0
         self._connections: dict[int, Connection] = {}
         self._per_address: dict[str, int] = {}
+        self._old_peers: dict[str, None] = {}  # addresses whose older framing was told of
         self._is_paused = False
         self._is_full = False
         self._servers: list[asyncio.Server] = []
@@ -233,10 +236,20 @@ class TcpListener:
             self._per_address[connection.host] = left
         else:
             del self._per_address[connection.host]
-        _log.info("%s is gone: %s", connection.address, connection.reason or "closed by the peer")
+        self._tell_lost(connection)
         self.inbox.tell(ConnectionClosed(connection.number))
         if self._all_gone is not None and not self._connections and not self._all_gone.done():
             self._all_gone.set_result(None)
+
+    def _tell_lost(self, connection: Connection) -> None:
+        """Log the end; of peers that can never be served once an address, for all to see."""
+        level, host = logging.INFO, connection.host
+        is_old = connection.reason == OLD_FRAMING
+        if is_old and host not in self._old_peers and len(self._old_peers) < _OLD_PEERS_MAX:
+            self._old_peers[host] = None
+            level = logging.WARNING
+        why = connection.reason or "closed by the peer"
+        _log.log(level, "%s is gone: %s", connection.address, why)
 
     def fill_up(self, connection: Connection) -> None:
         """Stop reading all connections but those that have the memory for their frame.
