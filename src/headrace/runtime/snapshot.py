@@ -30,7 +30,7 @@ class SnapshotMaker:
     def __init__(
         self, sources: dict[SnapshotType, Callable[[], str]], wake: Callable[[], None]
     ) -> None:
-        self._sources = sources
+        self._sources = {**sources, SnapshotType.TEST: _test}
         self._wake = wake
         self._lock = Lock()
         self._events: list[SnapshotMade] = []
@@ -72,6 +72,11 @@ class SnapshotMaker:
                 text = "not kept by this node\n" if source is None else _read(source)
                 archive.writestr(f"{kind.name.lower()}.txt", text)
         return out.getvalue()
+
+
+def _test() -> str:
+    """Give what shows a client that the archive arrives: suites of other clients look for it."""
+    return "test"
 
 
 def _read(source: Callable[[], str]) -> str:
