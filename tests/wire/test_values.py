@@ -336,7 +336,8 @@ def test_versions() -> None:
     ("version", "served"),
     [
         (Version(0, 11, 0), True),
-        (Version(0, 11, 999), True),
+        (Version(0, 11, 1), False),
+        (Version(0, 11, 999), False),
         (Version(0, 10, 999), False),
         (Version(0, 12, 0), False),
         (Version(1, 11, 0), False),

@@ -31,9 +31,9 @@ def unpack_version(packed: int) -> Version:
 
 PROTOCOL = Version(0, 11, 0)
 PROTOCOL_PACKED = pack_version(PROTOCOL)
-PROTOCOL_PACKED_MIN = PROTOCOL_PACKED & ~_PART_MAX
+PROTOCOL_PACKED_MIN = PROTOCOL_PACKED
 
 
 def is_compatible(packed: int) -> bool:
-    """Whether we serve a client of that version: the same major and minor, any patch."""
-    return packed >= PROTOCOL_PACKED_MIN and packed >> 10 <= PROTOCOL_PACKED >> 10
+    """Whether we serve a client of that version: this one alone, since 0.11.1 logs in otherwise."""
+    return PROTOCOL_PACKED_MIN <= packed <= PROTOCOL_PACKED
