@@ -294,7 +294,7 @@ class Node:
                 http = await self._http.listen(config.http.address)
             except OSError as error:
                 raise ListenFailedError("http.address", config.http.address, error) from error
-        self.shard.desk.cluster = _cluster(config, tcp, http)
+        self.shard.desk.cluster = _cluster(config, tcp)
         return Listening(tcp, http)
 
     async def sample(self) -> None:
@@ -524,14 +524,18 @@ def _tcp_limits(config: ServerConfig) -> TcpLimits:
     )
 
 
-def _cluster(config: ServerConfig, tcp: Endpoint | None, http: Endpoint | None) -> ClusterMetadata:
-    """Tell clients of the one node that there is, at the address that they can dial."""
+def _cluster(config: ServerConfig, tcp: Endpoint | None) -> ClusterMetadata:
+    """Tell clients of the one node that there is, at the address that they can dial.
+
+    A port is that of a transport over which the whole protocol is served: over HTTP it is only a
+    ping, so its port is not named (0).
+    """
     node = NodeRecord(
         name=config.server.name,
         ip=config.tcp.address.host,
         tcp_port=tcp.port if tcp else 0,
         quic_port=0,
-        http_port=http.port if http else 0,
+        http_port=0,
         websocket_port=0,
         role=Role.LEADER,
         status=NodeStatus.HEALTHY,
