@@ -69,7 +69,7 @@ from headrace.wire.evictions import EvictionReason
 from headrace.wire.layout import KIND_OFFSET
 from headrace.wire.numbers import FrameKind, Operation, UserStatus
 from headrace.wire.replica_headers import NodeHeartbeatHeader, decode_replica
-from headrace.wire.replies import REPLY
+from headrace.wire.replies import REPLY, with_commit
 from headrace.wire.requests import RequestHeader
 
 if TYPE_CHECKING:
@@ -276,6 +276,9 @@ class Shard:
         self, connection: Connection, asked: RequestHeader, operation: int, frame: bytes
     ) -> None:
         answers = self._desk.answers
+        if operation == Operation.DELETE_SEGMENTS:
+            # Clients take the commit of such an operation for a position of the metadata log.
+            frame = with_commit(frame, self._desk.commit)
         is_status = REPLY.decode(frame).status != 0
         if is_status:
             answers.send(connection.number, frame)

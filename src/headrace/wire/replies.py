@@ -109,6 +109,16 @@ def encode_committed(prepare: PrepareHeader, payload: bytes) -> bytes:
     )
 
 
+_COMMIT_AT = slice(184, 192)
+
+
+def with_commit(frame: bytes, commit: int) -> bytes:
+    """Give a reply with another commit position in its header."""
+    told = bytearray(frame)
+    told[_COMMIT_AT] = commit.to_bytes(8, "little")
+    return bytes(told)
+
+
 def encode_rejection(code: Code) -> bytes:
     """Give the body by which a result-framed operation says that it was refused."""
     return (1).to_bytes(4, "little") + bytes(4) + int(code).to_bytes(4, "little")
