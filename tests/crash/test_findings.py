@@ -70,9 +70,9 @@ def test_finding_5_what_has_no_owner_is_refused_and_lands_nowhere(library: Path)
     with staged(library) as stage:
         stray = Producer(90, ("s", "a", 7))
         stray.connect(stage.node.tcp)
-        assert stray.send().refusals == [Code.PARTITION_NOT_FOUND]
+        assert stray.send().refusals == [Code.RESOURCE_NOT_FOUND]
         stray.place = ("s", "nowhere", 0)
-        assert stray.send().refusals == [Code.TOPIC_ID_NOT_FOUND]
+        assert stray.send().refusals == [Code.RESOURCE_NOT_FOUND]
         stray.close()
         for producer in (stage.a, stage.b):
             assert stage.reader.read_all(producer.place) == []

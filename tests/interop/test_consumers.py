@@ -111,7 +111,7 @@ async def test_what_it_tells_of_itself(connect: Connect, stream: str) -> None:
     with refused(Code.CONSUMER_OFFSET_NOT_FOUND):
         await consumer.delete_offset(0)
     # Without a partition the SDK stores for its current one, but asks for no partition to delete.
-    with refused(Code.INVALID_IDENTIFIER):
+    with refused(Code.RESOURCE_NOT_FOUND):
         await consumer.delete_offset(None)
     with refused(Code.INVALID_OFFSET):
         await consumer.store_offset(COUNT, 0)

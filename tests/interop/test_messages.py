@@ -333,11 +333,11 @@ async def test_refusals_of_sends(
     client = await connect()
     await _prepare(client, stream)
     messages = [SendMessage("m")]
-    with refused(Code.STREAM_ID_NOT_FOUND):
+    with refused(Code.RESOURCE_NOT_FOUND):
         await client.send_messages(unique("nowhere"), "topic", 0, messages)
-    with refused(Code.TOPIC_ID_NOT_FOUND):
+    with refused(Code.RESOURCE_NOT_FOUND):
         await client.send_messages(stream, "nothing", 0, messages)
-    with refused(Code.PARTITION_NOT_FOUND):
+    with refused(Code.RESOURCE_NOT_FOUND):
         await client.send_messages(stream, "topic", 1, messages)
 
     async def send_raw(batch: bytes | memoryview, count: int = 1) -> None:

@@ -223,7 +223,7 @@ async def test_partitions_come_and_go(connect: Connect, stream: str) -> None:
     client = await connect()
     await client.create_stream(stream)
     await client.create_topic(stream, "empty", 0)
-    with refused(Code.PARTITION_NOT_FOUND):
+    with refused(Code.RESOURCE_NOT_FOUND):
         await client.send_messages(stream, "empty", 0, [SendMessage("m")])
     await client.create_partitions(stream, "empty", 3)
     sent = await client.send_messages(stream, "empty", 2, [SendMessage("m")])
@@ -232,7 +232,7 @@ async def test_partitions_come_and_go(connect: Connect, stream: str) -> None:
     left = await client.get_topic(stream, "empty")
     assert left is not None
     assert [each.id for each in left.partitions] == [0]
-    with refused(Code.PARTITION_NOT_FOUND):
+    with refused(Code.RESOURCE_NOT_FOUND):
         await client.send_messages(stream, "empty", 2, [SendMessage("m")])
     # The number comes back with nothing of what was there.
     await client.create_partitions(stream, 0, 2)

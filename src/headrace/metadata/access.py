@@ -66,6 +66,25 @@ def reach(state: State, user_id: int, command: int, stream: Identifier, topic: I
     return resolve.route(state, stream, topic)
 
 
+_LEVELS = (
+    Code.STREAM_ID_NOT_FOUND,
+    Code.TOPIC_ID_NOT_FOUND,
+    Code.PARTITION_NOT_FOUND,
+    Code.CONSUMER_GROUP_ID_NOT_FOUND,
+)
+
+
+def as_missing(refusal: RefusedError) -> RefusedError:
+    """Give a refusal of what writes to a partition: there one code says that anything is missing.
+
+    Upstream tells no levels apart there, and clients of other languages look for its code. A level
+    that is found and refused otherwise stays as it is.
+    """
+    if refusal.code in _LEVELS:
+        return RefusedError(Code.RESOURCE_NOT_FOUND, **refusal.facts)
+    return refusal
+
+
 def _may(state: State, user_id: int, command: int, scope: Scope) -> bool:
     if scope.stream is not None:
         stream = state.streams.find(scope.stream)

@@ -15,7 +15,7 @@ import msgspec
 from headrace.base.ids import ROOT_USER, GroupId
 from headrace.base.secret import Secret
 from headrace.metadata import admission, resolve
-from headrace.metadata.access import Scope, check_access, reach
+from headrace.metadata.access import Scope, as_missing, check_access, reach
 from headrace.ports.credentials import (
     HashPassword,
     MintToken,
@@ -401,14 +401,23 @@ class Orders:
         """Give whose offset it is, in which partition.
 
         Raises:
-            RefusedError: A level is missing.
+            RefusedError: The user may not, or something is missing.
         """
+        try:
+            return self._look_up_place(header, code, request)
+        except RefusedError as error:
+            raise as_missing(error) from None
+
+    def _look_up_place(
+        self,
+        header: RequestHeader,
+        code: int,
+        request: messages.StoreOffset | messages.DeleteOffset,
+    ) -> _Place:
         desk = self._desk
         topic = reach(desk.state, header.user_id, code, request.stream, request.topic)
         partition = request.partition_id
-        if partition is None:
-            raise RefusedError(Code.INVALID_IDENTIFIER, partition=None)
-        if partition >= len(topic.partitions):
+        if partition is None or partition >= len(topic.partitions):
             raise RefusedError(Code.PARTITION_NOT_FOUND, partition=partition)
         kind, key = request.consumer.kind, consumer_key(topic, request.consumer)
         is_owned = kind != ConsumerKind.GROUP or owns_partition(

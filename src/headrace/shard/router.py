@@ -13,7 +13,7 @@ import struct
 
 from headrace.base.checksum import xxh32
 from headrace.base.limits import HEADER_BYTES
-from headrace.metadata.access import reach
+from headrace.metadata.access import as_missing, reach
 from headrace.ports.network import Buffer, CloseConnection
 from headrace.shard.audit import Auditor, describe_segments
 from headrace.shard.connections import Connection
@@ -158,9 +158,11 @@ class Router:
         key = (raw[:-4], user_id)
         local = self._routes.get(key)
         if local is None:
-            local, is_fixed = self._resolve(
-                user_id, SEND_MESSAGES.decode_request(frame_body(frame))
-            )
+            request = SEND_MESSAGES.decode_request(frame_body(frame))
+            try:
+                local, is_fixed = self._resolve(user_id, request)
+            except RefusedError as error:
+                raise as_missing(error) from None
             if is_fixed and len(self._routes) < _ROUTES_MAX:
                 self._routes[key] = local
         return local, start

@@ -83,6 +83,7 @@ def test_refusals_tell_of_names(actions: Actions) -> None:
         (actions.send("t0"), Code.TOPIC_ID_NOT_FOUND),
         (actions.send("t0"), Code.STREAM_ID_NOT_FOUND),
         (actions.send("t0"), Code.PARTITION_NOT_FOUND),
+        (actions.send("t0"), Code.RESOURCE_NOT_FOUND),
         (actions._drop("t0", 1, ALONE), Code.CONSUMER_OFFSET_NOT_FOUND),
     ):
         witness.refused(action, witness.asked(action), code)
@@ -90,6 +91,7 @@ def test_refusals_tell_of_names(actions: Actions) -> None:
     assert effects(witness, ("group", "t0")) == [(Effect.PRESENT, None), (Effect.GET, None)]
     for key in (("topic", "t0"), ("stream", "s"), OFFSET):
         assert effects(witness, key) == [(Effect.GET, None)]
+    assert not any(key[0] == "user" for key in witness.registers._calls)
 
 
 def test_a_deleted_topic_takes_its_group_along_and_ends_its_offsets(actions: Actions) -> None:

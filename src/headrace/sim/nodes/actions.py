@@ -44,6 +44,7 @@ _ABSENT = (
     Code.TOPIC_ID_NOT_FOUND,
     Code.TOPIC_NAME_NOT_FOUND,
     Code.PARTITION_NOT_FOUND,
+    Code.RESOURCE_NOT_FOUND,  # any of them, where something is written to a partition
 )
 _NO_GROUP = (
     *_ABSENT,

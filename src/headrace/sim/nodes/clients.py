@@ -383,6 +383,20 @@ class Client:
             board.topics.setdefault(action.topic, 1)
         elif code == Code.PARTITION_NOT_FOUND and action.topic in board.topics:
             board.topics[action.topic] = 1
+        elif code == Code.RESOURCE_NOT_FOUND and action.topic in board.topics:
+            self._note_missing(action)
+
+    def _note_missing(self, action: Action) -> None:
+        """Take note that a partition, its topic, or the group of an offset is not there."""
+        board = self._joined.board
+        is_group = action.consumer is not None and action.consumer.kind == ConsumerKind.GROUP
+        if is_group and action.topic in board.groups:
+            del board.groups[action.topic]
+        elif board.topics[action.topic] > 1:
+            board.topics[action.topic] = 1
+        else:
+            del board.topics[action.topic]
+            board.groups.pop(action.topic, None)
 
     def _accepted(self, node: int, asked: Asked, frame: bytes, payload: memoryview) -> None:
         action, checkers = asked.action, self._joined.checkers

@@ -17,6 +17,7 @@ from headrace.wire.errors import Code
 from headrace.wire.numbers import ConsumerKind
 
 _GROUP = "group"
+_USER = "user"
 _ENDINGS = ("delete_topic", "drop_partitions")
 _ABSENT = {
     Code.STREAM_ID_NOT_FOUND: "stream",
@@ -25,7 +26,7 @@ _ABSENT = {
     Code.TOPIC_NAME_NOT_FOUND: "topic",
     Code.CONSUMER_GROUP_ID_NOT_FOUND: _GROUP,
     Code.CONSUMER_GROUP_NAME_NOT_FOUND: _GROUP,
-    Code.RESOURCE_NOT_FOUND: "user",
+    Code.RESOURCE_NOT_FOUND: _USER,
     Code.CONSUMER_OFFSET_NOT_FOUND: OFFSET,
 }
 _PRESENT = {
@@ -78,6 +79,8 @@ class Witness:
         """Take note of a request that was refused, if the refusal tells of a register."""
         answered = self.registers.moment()
         present, absent = _PRESENT.get(code), _ABSENT.get(code)
+        if absent == _USER and action.kind != "delete_user":
+            absent = None  # Where something is written to a partition it tells no level.
         if present is not None:
             self.registers.add(_key(present, action), Call(invoked, answered, Effect.PRESENT))
         elif absent is not None:
