@@ -27,6 +27,7 @@ from headrace.wire.requests import RequestHeader
 
 DEADLINE_TICKS = 1000  # 10 s
 _REQUEST_AT = slice(200, 208)
+_STATUS_AT = slice(216, 220)
 
 
 class Waiting(NamedTuple):
@@ -78,11 +79,59 @@ class Answers:
 
     def refuse(self, connection: int, header: RequestHeader, code: Code) -> None:
         """Answer with a code."""
+        asking = self._connections.get(connection)
+        if code == Code.TRANSIENT_NOT_COMMITTED and asking is not None:
+            asking.is_in_doubt = True
         self.send(connection, encode_reply(header, b"", status=code))
 
     def evict(self, connection: int, client: int, reason: EvictionReason) -> None:
         """Answer that the session is over."""
         self.send(connection, encode_eviction(reason, client))
+
+    def pass_on(self, connection: Connection, frame: bytes) -> None:
+        """Send what consensus has answered."""
+        if int.from_bytes(frame[_STATUS_AT], "little") == Code.TRANSIENT_NOT_COMMITTED:
+            connection.is_in_doubt = True
+        self.send(connection.number, frame)
+
+    def evict_asking(self, connection: Connection, client: int, reason: EvictionReason) -> None:
+        """Answer that a session is over, so that nothing is done twice (SE-9).
+
+        Most reasons have the client log in and send again, under a new name, what it asked for
+        last. One that has something on its way, or does not know what became of it, is told that
+        it was away for too long: it logs in again, and leaves the rest to its user.
+        """
+        if connection.is_in_doubt or self.is_awaited(connection.number):
+            reason = EvictionReason.STALE_CLIENT
+        self.evict(connection.number, client, reason)
+
+    def is_awaited(self, connection: int) -> bool:
+        """Whether a connection has asked for something that may yet be done."""
+        return any(
+            one.connection == connection and self._may_be_done(ticket)
+            for ticket, one in self._waiting.items()
+        )
+
+    def _may_be_done(self, ticket: int) -> bool:
+        """Whether consensus has a request that waits, or something is done for it already."""
+        one = self._waiting[ticket]
+        is_ordered = self._ordered.get((one.header.client, one.header.request)) == ticket
+        return is_ordered or one.late == Code.TRANSIENT_NOT_COMMITTED
+
+    def refuse_undone(
+        self, connection: int, code: Code, withdraw: Callable[[int, int], bool]
+    ) -> None:
+        """Refuse what waits on a connection and is not done, nor will be; the rest waits on."""
+        mine = [ticket for ticket, one in self._waiting.items() if one.connection == connection]
+        for ticket in mine:
+            header = self._waiting[ticket].header
+            key = (header.client, header.request)
+            if self._ordered.get(key) == ticket and withdraw(*key):
+                del self._ordered[key]
+            elif self._may_be_done(ticket):
+                continue
+            del self._waiting[ticket]
+            self.refuse(connection, header, code)
 
     def wait(
         self,

@@ -22,6 +22,8 @@ class Connection:
         "client",
         "credential",
         "heard",
+        "is_in_doubt",
+        "is_over",
         "login",
         "number",
         "session",
@@ -42,6 +44,8 @@ class Connection:
         self.user_id = NO_USER
         self.session = 0
         self.credential: Credential | None = None  # what its session, or its login, rests on
+        self.is_over = False  # Its session has ended; it may log out, and no more.
+        self.is_in_doubt = False  # Something that it asked for may yet be done (SE-9).
         self.login = 0  # the ticket of the login that waits for its password to be verified
 
     @property

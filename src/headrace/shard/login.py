@@ -323,6 +323,7 @@ class Logins:
         """End a session; where there is none it has ended."""
         desk = self._desk
         if not connection.is_bound or connection.client != header.client:
+            connection.is_over = False  # It may log in again.
             desk.answers.reply(connection.number, header)
             return
         desk.answers.expect(connection, header, desk.now)

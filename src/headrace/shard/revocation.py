@@ -4,6 +4,12 @@ A change reaches open connections in the turn in which it is applied here, befor
 comes after. Who changes the own password keeps the session in which it was done: that one has just
 proved the old one. A hash that is made anew, at a higher cost, changes no password.
 
+```
+what waits and is not done   -> 41
+what consensus has           -> its own answer; the end waits for it, and nothing else is served
+nothing is left              -> the eviction, and the connection closes
+```
+
 Flow: apply, reply.
 """
 
@@ -15,6 +21,7 @@ from headrace.shard.credential import holds
 from headrace.shard.desk import Desk
 from headrace.shard.login import Logins
 from headrace.wire.commands.users import CHANGE_PASSWORD
+from headrace.wire.errors import Code
 from headrace.wire.evictions import EvictionReason
 from headrace.wire.numbers import Operation
 
@@ -30,6 +37,7 @@ class Revocation:
         self._auditor = auditor
         self._state = desk.state  # another one after a state transfer
         self._is_changed = False
+        self._ending: dict[int, int] = {}  # clients whose end waits for an answer, by connection
 
     def learn(self) -> None:
         """Take what was applied in this turn, before its replies leave: some are to logins."""
@@ -42,6 +50,8 @@ class Revocation:
 
     def after_turn(self) -> None:
         """End what this turn's changes have ended; who asked for them has been answered."""
+        if self._ending:
+            self._end_answered()
         if self._is_changed or self._state is not self._desk.state:
             self._is_changed = False
             self._state = self._desk.state
@@ -76,8 +86,27 @@ class Revocation:
             self._logins.renew(connection, before, after)
 
     def _end(self, connection: Connection) -> None:
+        """Take the session from a connection, and close it once nothing is on its way (SE-9)."""
         desk = self._desk
         desk.probes.hit("sessions.revoked")
-        desk.answers.evict(connection.number, connection.client, EvictionReason.NO_SESSION)
+        self._ending[connection.number] = connection.client
         self._logins.release(connection)
-        desk.out.append(CloseConnection(connection.number, ENDED))
+        connection.is_over = True
+        desk.answers.refuse_undone(connection.number, Code.UNAUTHORIZED, self._withdraw)
+        self._end_answered()
+
+    def _end_answered(self) -> None:
+        """Close the connections whose session is over and that have been told everything else."""
+        desk = self._desk
+        for number, client in list(self._ending.items()):
+            connection = desk.connections.get(number)
+            if connection is not None and connection.is_over:  # It has not logged out.
+                if desk.answers.is_awaited(number):
+                    continue
+                desk.answers.evict_asking(connection, client, EvictionReason.NO_SESSION)
+                desk.out.append(CloseConnection(number, ENDED))
+            del self._ending[number]
+
+    def _withdraw(self, client: int, request: int) -> bool:
+        planes = (self._desk.metadata_plane, self._desk.data_plane)
+        return any(plane.withdraw(client, request) for plane in planes)

@@ -27,7 +27,7 @@ from headrace.wire.commands.system import PING
 from headrace.wire.commands.table import find_command
 from headrace.wire.commands.topics import DELETE_SEGMENTS
 from headrace.wire.errors import Code, DecodeError, RefusedError, RemoteError
-from headrace.wire.evictions import EvictedError, EvictionReason, encode_eviction
+from headrace.wire.evictions import EvictedError, EvictionReason
 from headrace.wire.identifiers import Balanced, ByKey, ToPartition
 from headrace.wire.layout import KIND_OFFSET
 from headrace.wire.numbers import FrameKind, Operation
@@ -76,13 +76,16 @@ class Router:
         try:
             if frame[KIND_OFFSET] == FrameKind.REQUEST and frame[_OPERATION_AT] == _SEND:
                 header = self._send_header(connection, frame)
+                self._check_session(connection, header.client, header.session)
                 self._route_send(connection, header, frame)
                 return
             header = REQUEST.decode(frame)
             self._route_other(connection, header, memoryview(frame)[HEADER_BYTES:])
         except RefusedError as error:
             assert header is not None
-            desk.answers.refuse(connection.number, header, desk.refusal(error.code))
+            # That a session is over is no matter of how current the metadata is.
+            code = error.code if connection.is_over else desk.refusal(error.code)
+            desk.answers.refuse(connection.number, header, code)
         except EvictedError as error:
             self._evict(connection, error)
         except RemoteError as error:
@@ -90,22 +93,20 @@ class Router:
 
     def _evict(self, connection: Connection, error: EvictedError) -> None:
         assert error.reason is not None
-        self._desk.answers.send(connection.number, encode_eviction(error.reason, error.client))
+        self._desk.answers.evict_asking(connection, error.client, error.reason)
 
     # Sends: the path that must be short.
 
     def _send_header(self, connection: Connection, frame: Buffer) -> RequestHeader:
-        """Read what a send is routed by, and check its session.
+        """Read what a send is routed by.
 
         Raises:
-            EvictedError: The connection holds no session, or another one.
             RemoteError: No answer could reach this client.
         """
         raw_client, request, operation, session = _SEND_FIELDS.unpack_from(frame)
         client = int.from_bytes(raw_client, "little")
         if client == 0:
             raise RemoteError("request without a client id")
-        self._check_session(connection, client, session)
         return RequestHeader(
             client=client,
             request=request,
@@ -115,8 +116,16 @@ class Router:
         )
 
     def _check_session(self, connection: Connection, client: int, session: int) -> None:
+        """Refuse what is asked in another session than the one that the connection holds.
+
+        Raises:
+            EvictedError: It holds none, or another one.
+            RefusedError: The session that it held is over, and it may log out.
+        """
         if connection.session == session and connection.client == client:
             return
+        if connection.is_over:
+            raise RefusedError(Code.UNAUTHORIZED, why="the session is over")
         reason = EvictionReason.NO_SESSION
         if connection.client == client and session < connection.session:
             reason = EvictionReason.SESSION_TOO_LOW
@@ -190,6 +199,9 @@ class Router:
         command = find_command(header)
         check_body(header, body)
         operation = command.operation
+        is_served = operation == Operation.LOGOUT or command.code == PING.code
+        if connection.is_over and not is_served:
+            raise RefusedError(Code.UNAUTHORIZED, why="the session is over")
         if operation == Operation.REGISTER:
             self._logins.register(connection, header, body)
         elif operation == Operation.LOGOUT:

@@ -79,6 +79,7 @@ METADATA_STORE = 0
 DATA_STORE = 1
 
 _OPERATION_AT = 208  # in the header of a reply
+_REASON_AT = 255  # in that of an eviction
 _SWEEP_TICKS = 100
 _PAUSE_TICKS_MAX = 1000
 
@@ -263,12 +264,16 @@ class Shard:
             return
         connection, asked = found
         if is_eviction:
-            desk.answers.send(connection.number, frame)
+            if asked.operation == Operation.REGISTER:
+                desk.answers.send(connection.number, frame)
+            else:
+                reason = EvictionReason(frame[_REASON_AT])
+                desk.answers.evict_asking(connection, effect.client, reason)
             if connection.client == effect.client:
                 self._logins.release(connection)  # It must log in again.
             return
         if operation == Operation.SEND_MESSAGES:
-            desk.answers.send(connection.number, frame)
+            desk.answers.pass_on(connection, frame)
         else:
             self._deliver_other(connection, asked, operation, frame)
 
@@ -281,14 +286,14 @@ class Shard:
             frame = with_commit(frame, self._desk.commit)
         is_status = REPLY.decode(frame).status != 0
         if is_status:
-            answers.send(connection.number, frame)
+            answers.pass_on(connection, frame)
         elif operation == Operation.REGISTER:
             self._logins.on_registered(connection, asked, frame[HEADER_BYTES:])
         elif operation == Operation.CREATE_PERSONAL_ACCESS_TOKEN:
             body = self._orders.token_reply(asked, frame[HEADER_BYTES:])
             answers.reply(connection.number, asked, body)
         else:
-            if operation == Operation.LOGOUT:
+            if operation == Operation.LOGOUT and connection.is_bound:
                 self._logins.release(connection)
             answers.send(connection.number, frame)
 
