@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import headrace
+from headrace.base.nearest import refuse_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,8 +107,7 @@ def headrace_topic(headrace_server: Server, request: pytest.FixtureRequest) -> I
 
     `@pytest.mark.headrace_topic(partitions=3)` gives it more than one.
     """
-    marker = request.node.get_closest_marker("headrace_topic")
-    partitions = 1 if marker is None else marker.kwargs.get("partitions", 1)
+    partitions = _read_partitions(request.node.get_closest_marker("headrace_topic"))
     stream = f"pytest-{os.getpid()}-{time.time_ns()}"
     name = re.sub(r"[^A-Za-z0-9_.-]", "-", request.node.name)[:100]
     with headrace_server.connect() as client:
@@ -116,6 +116,21 @@ def headrace_topic(headrace_server: Server, request: pytest.FixtureRequest) -> I
     yield Topic(headrace_server, f"{stream}/{name}")
     with headrace_server.connect() as client:
         client.delete_stream(stream)
+
+
+def _read_partitions(marker: pytest.Mark | None) -> int:
+    """Give how many partitions a marker asks for.
+
+    Raises:
+        TypeError: It has an option that there is not, or a value without a name.
+    """
+    if marker is None:
+        return 1
+    if marker.args:
+        raise TypeError("mark.headrace_topic() takes its option by name: partitions=3")
+    refuse_unknown("mark.headrace_topic()", marker.kwargs, ["partitions"])
+    partitions: int = marker.kwargs.get("partitions", 1)
+    return partitions
 
 
 def pytest_configure(config: pytest.Config) -> None:

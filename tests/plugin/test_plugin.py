@@ -83,6 +83,34 @@ def test_fixtures_in_sync_and_async_tests(tmp_path: Path) -> None:
     assert "5 passed" in done.stdout
 
 
+SLIPS = """
+import pytest
+
+
+@pytest.fixture(scope="session")
+def headrace_server():
+    return None  # A slip is told before anybody asks the server.
+
+
+@pytest.mark.headrace_topic(partitons=3)
+def test_unknown(headrace_topic):
+    pass
+
+
+@pytest.mark.headrace_topic(3)
+def test_unnamed(headrace_topic):
+    pass
+"""
+
+
+def test_a_slip_in_the_marker_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "test_slips.py").write_text(SLIPS)
+    done = run_pytest(tmp_path)
+    assert "2 errors" in done.stdout
+    assert "'partitons'; did you mean partitions?" in done.stdout
+    assert "takes its option by name: partitions=3" in done.stdout
+
+
 def test_the_fixtures_are_listed_with_their_words(tmp_path: Path) -> None:
     done = run_pytest(tmp_path, "--fixtures")
     assert "headrace_server [session scope]" in done.stdout

@@ -27,3 +27,16 @@ def hint_nearest(name: str, known: Iterable[str], prefix: str = "") -> str:
         return difflib.SequenceMatcher(None, path, asked).ratio(), -abs(len(path) - len(asked))
 
     return f"; did you mean {prefix}{max(near, key=likeness)}?"
+
+
+def refuse_unknown(taker: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Check the names of options; `taker` is what they were given to.
+
+    Raises:
+        TypeError: One is unknown; the message has the known name that is most like it.
+    """
+    names = list(known)
+    for name in given:
+        if name not in names:
+            hint = hint_nearest(name, names) or f"; it takes {', '.join(names)}"
+            raise TypeError(f"{taker} got an unknown option {name!r}{hint}")

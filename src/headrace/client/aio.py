@@ -49,6 +49,7 @@ def connect(address: str | None = None, **options: Unpack[ConnectOptions]) -> "C
     Arguments and environment are those of `headrace.connect`.
 
     Raises:
+        TypeError: There is no such option.
         ValueError: An argument is wrong, or credentials are missing.
     """
     return Connecting(resolve(address, options, os.environ))
@@ -208,6 +209,7 @@ class AsyncClient(Face, EndsAsync):
         """Give a producer of a topic; see `ProducerOptions` for what it takes.
 
         Raises:
+            TypeError: There is no such option.
             ValueError: An option is wrong.
         """
         settings = read_producer_options(options)
@@ -219,6 +221,7 @@ class AsyncClient(Face, EndsAsync):
         """Give a consumer of a topic; see `ConsumerOptions` for what it takes.
 
         Raises:
+            TypeError: There is no such option.
             ValueError: An option is wrong, or this client already is a member of that group.
         """
         settings = read_consumer_options(options)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias, TypedDict
 
 from headrace.base.endpoints import Endpoint, parse_endpoint
+from headrace.base.nearest import refuse_unknown
 from headrace.base.secret import Secret
 from headrace.base.units import parse_duration
 from headrace.wire.commands.session import PasswordLogin, TokenLogin
@@ -69,8 +70,10 @@ def resolve(
     """Give the settings that arguments and environment amount to.
 
     Raises:
+        TypeError: There is no such option.
         ValueError: One of them is wrong, or credentials are missing.
     """
+    refuse_unknown("connect()", options, ConnectOptions.__annotations__)
     endpoint = _resolve_address(address, environment)
     return Settings(
         endpoint,

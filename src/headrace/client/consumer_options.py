@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypedDict
 
+from headrace.base.nearest import refuse_unknown
 from headrace.client.calls.messages import COUNT_MAX, Start, make_strategy
 from headrace.client.calls.names import ANONYMOUS, make_consumer
 from headrace.client.connecting import Duration, read_seconds
@@ -61,8 +62,10 @@ def read_consumer_options(options: ConsumerOptions) -> ConsumerSettings:
     """Make options whole.
 
     Raises:
+        TypeError: There is no such option.
         ValueError: One is wrong, or two contradict each other.
     """
+    refuse_unknown("consumer()", options, ConsumerOptions.__annotations__)
     name, group = options.get("name"), options.get("group")
     is_anonymous = name is None and group is None
     partition = options.get("partition")

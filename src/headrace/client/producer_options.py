@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypedDict
 
 from headrace.base.limits import KIB, MIB
+from headrace.base.nearest import refuse_unknown
 from headrace.base.units import parse_bytes
 from headrace.client.connecting import Duration, read_seconds
 
@@ -51,8 +52,10 @@ def read_producer_options(options: ProducerOptions) -> ProducerSettings:
     """Make options whole.
 
     Raises:
+        TypeError: There is no such option.
         ValueError: One is wrong.
     """
+    refuse_unknown("producer()", options, ProducerOptions.__annotations__)
     partitioning = options.get("partitioning", "balanced")
     is_number = isinstance(partitioning, int) and not isinstance(partitioning, bool)
     if partitioning != "balanced" and (not is_number or partitioning < 0):

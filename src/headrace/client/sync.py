@@ -49,6 +49,7 @@ def connect(address: str | None = None, **options: Unpack[ConnectOptions]) -> "C
     HEADRACE_TOKEN, or HEADRACE_USERNAME and HEADRACE_PASSWORD, else, on loopback, iggy/iggy.
 
     Raises:
+        TypeError: There is no such option.
         ValueError: An argument is wrong, or credentials are missing.
         Unavailable: No server could be reached.
         Unauthenticated: The credentials are wrong.
@@ -199,6 +200,7 @@ class Client(Face, Ends):
         """Give a producer of a topic; see `ProducerOptions` for what it takes.
 
         Raises:
+            TypeError: There is no such option.
             ValueError: An option is wrong.
         """
         settings = read_producer_options(options)
@@ -210,6 +212,7 @@ class Client(Face, Ends):
         """Give a consumer of a topic; see `ConsumerOptions` for what it takes.
 
         Raises:
+            TypeError: There is no such option.
             ValueError: An option is wrong, or this client already is a member of that group.
         """
         settings = read_consumer_options(options)
