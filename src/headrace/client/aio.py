@@ -107,6 +107,10 @@ class AsyncClient(Face, EndsAsync):
         async with self._lock:
             return await drive_async(self._session.ask(call), self._link.carry_out)
 
+    def number(self, call: Call[R], /) -> Call[R]:
+        """Give the call with its number, to be asked again under it if asking is cancelled."""
+        return self._session.number(call)
+
     async def follow(self, flow: Flow[R], /) -> R:
         """Carry out what a flow asks for, to its end."""
         return await drive_async(flow, self._carry_out)

@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from headrace.client import leftovers
 from headrace.client.batching import (
     Batch,
     Batcher,
@@ -22,6 +23,9 @@ from headrace.client.producer_options import ProducerSettings
 from headrace.client.routing import Router
 from headrace.wire.fields import FieldValue
 
+if TYPE_CHECKING:
+    from headrace.client.call import Call
+
 
 class AsyncDelivery(Delivery):
     """What became of one message, or will: `await` it to know."""
@@ -35,7 +39,7 @@ class AsyncDelivery(Delivery):
         return self.place_in(await asyncio.wrap_future(self.future))
 
 
-class AsyncProducer(EndsAsync):
+class AsyncProducer(EndsAsync, leftovers.Leaves):
     """Sends messages to one topic, in batches, in the order in which they were given.
 
     A batch that is sent again after a lost connection is applied once. Use it in an `async with`
@@ -55,13 +59,15 @@ class AsyncProducer(EndsAsync):
         settings: ProducerSettings,
         on_close: Callable[["AsyncProducer"], None],
     ) -> None:
+        self._batcher: Batcher
+        super().__init__(topic, Batcher(settings, Router(topic)))
         self._client = client
-        self._topic = topic
-        self._batcher = Batcher(settings, Router(topic))
         self._on_close = on_close
         self._has_work = asyncio.Event()
         self._has_room = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._flying: Batch | None = None
+        self._call: Call[Sent] | None = None  # that of the batch under way
         self._is_closed = False
 
     @property
@@ -155,10 +161,7 @@ class AsyncProducer(EndsAsync):
         """Flush, and take no more; what went wrong is raised."""
         if self._is_closed:
             return
-        self._is_closed = True
-        self._batcher.seal_all()
-        self._has_work.set()
-        self._has_room.set()
+        self._stop_taking()
         if self._task is not None:
             await self._task
         self._on_close(self)
@@ -166,6 +169,28 @@ class AsyncProducer(EndsAsync):
 
     async def _end(self, *, is_clean: bool) -> None:
         await self.close()
+
+    def _stop_taking(self) -> None:
+        self._is_closed = True
+        self._batcher.seal_all()
+        self._has_work.set()
+        self._has_room.set()
+
+    def _begin_leaving(self) -> None:
+        if self._task is not None and self._task.get_loop().is_running():  # in another thread
+            self._task.get_loop().call_soon_threadsafe(self._stop_taking)
+
+    def _finish_leaving(self, seconds: float) -> None:
+        if self._task is None or self._task.done() or self._task.get_loop().is_closed():
+            return
+        loop = self._task.get_loop()
+        if not loop.is_running():
+            self._stop_taking()
+            loop.run_until_complete(asyncio.wait([self._task], timeout=seconds))
+            return
+        waiting = asyncio.run_coroutine_threadsafe(asyncio.wait([self._task]), loop)
+        with suppress(TimeoutError):
+            waiting.result(seconds)
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -192,19 +217,37 @@ class AsyncProducer(EndsAsync):
 
     async def _send_all(self) -> None:
         try:
-            while not (self._is_closed and self._batcher.is_empty):
-                batch = self._batcher.take()
-                if batch is None:
-                    await self._wait_work()
-                    continue
-                outcome = await self._deliver(batch)
-                self._batcher.settle(batch, outcome, is_closing=self._is_closed)
-                self._has_room.set()
+            await self._work()
+        except asyncio.CancelledError:
+            # The loop ends: that cancels its tasks, and waits for them.
+            await self._work_to_the_end()
+            raise
         finally:
-            # Only a bug, or a task that was cancelled, leaves something here: nobody must hang.
+            # Only a bug, or a loop that ended, leaves something here: nobody must hang.
             self._is_closed = True
             self._batcher.fail_all(ClientClosed("the producer's task has ended"))
             self._has_room.set()
+
+    async def _work(self) -> None:
+        while not (self._is_closed and self._batcher.is_empty and self._flying is None):
+            if self._flying is None:
+                self._flying = self._batcher.take()
+            if self._flying is None:
+                await self._wait_work()
+                continue
+            outcome = await self._deliver(self._flying)
+            self._batcher.settle(self._flying, outcome, is_closing=self._is_closed)
+            self._flying = self._call = None
+            self._has_room.set()
+
+    async def _work_to_the_end(self) -> None:
+        self._stop_taking()
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(leftovers.SECONDS_MAX):
+                    await self._work()
+        finally:
+            self._tell()
 
     async def _wait_work(self) -> None:
         self._has_work.clear()
@@ -214,8 +257,10 @@ class AsyncProducer(EndsAsync):
 
     async def _deliver(self, batch: Batch) -> Sent | HeadraceError:
         try:
-            if self._batcher.router.is_known and self._batcher.router.is_stale:
-                await self._client.follow(self._batcher.router.refresh())
-            return await self._client.ask(batch.make_call(self._topic))
+            if self._call is None:
+                if self._batcher.router.is_known and self._batcher.router.is_stale:
+                    await self._client.follow(self._batcher.router.refresh())
+                self._call = self._client.number(batch.make_call(self._topic))
+            return await self._client.ask(self._call)
         except HeadraceError as error:
             return error

@@ -129,6 +129,8 @@ class Batcher:
         self._ready: deque[Batch] = deque()
         self._unsettled: dict[Future[Sent], int] = {}  # oldest first, with their sizes
         self._buffered = 0
+        self._held_count = 0  # messages that are not settled
+        self._failed_count = 0  # messages, since the last failure was raised
         self._failure: HeadraceError | None = None
         self.confirmed_count = 0  # messages
 
@@ -136,6 +138,16 @@ class Batcher:
     def buffered_bytes(self) -> int:
         """How much waits or is under way."""
         return self._buffered
+
+    @property
+    def unsent_count(self) -> int:
+        """How many messages are not confirmed, without those whose failure was raised."""
+        return self._held_count + self._failed_count
+
+    @property
+    def failure(self) -> HeadraceError | None:
+        """The first failure since one was raised."""
+        return self._failure
 
     @property
     def is_empty(self) -> bool:
@@ -164,7 +176,7 @@ class Batcher:
         size = size_of(value, headers)
         batch = self._open_batch(self._choose(key), size)
         index = batch.append(value, headers, time.time_ns() // 1000)
-        self._note(batch, size)
+        self._note(batch, 1, size)
         return batch, index
 
     def add_many(self, values: Sequence[bytes], headers: bytes, key: bytes | str | None) -> int:
@@ -174,7 +186,7 @@ class Batcher:
         """
         batch = self._open_batch(self._choose(key), size_of(values[0], headers))
         count = self._fitting(batch, values[: self.settings.messages_max - len(batch)], headers)
-        self._note(batch, batch.extend(values[:count], headers, time.time_ns() // 1000))
+        self._note(batch, count, batch.extend(values[:count], headers, time.time_ns() // 1000))
         return count
 
     def _open_batch(self, partition: int, size: int) -> Batch:
@@ -203,8 +215,9 @@ class Batcher:
         )
         return max(fitting, 1)
 
-    def _note(self, batch: Batch, size: int) -> None:
+    def _note(self, batch: Batch, count: int, size: int) -> None:
         """Count what was put into a batch; a full one is ready."""
+        self._held_count += count
         self._buffered += size
         self._unsettled[batch.future] += size
         is_large = batch.size >= self.settings.batch_bytes_max
@@ -253,11 +266,14 @@ class Batcher:
         has waited in vain, the others are given up.
         """
         self._buffered -= self._unsettled.pop(batch.future)
+        self._held_count -= len(batch)
         assert self._buffered >= 0
+        assert self._held_count >= 0
         if isinstance(outcome, Sent):
             self.confirmed_count += outcome.count
             batch.future.set_result(outcome)
             return
+        self._failed_count += len(batch)
         self._failure = self._failure or outcome
         batch.future.set_exception(outcome)
         if is_closing and isinstance(outcome, Unavailable):
@@ -276,10 +292,13 @@ class Batcher:
             future.set_exception(error)
             self._failure = self._failure or error
         self._buffered = 0
+        self._failed_count += self._held_count
+        self._held_count = 0
 
     def raise_failure(self) -> None:
         """Raise the first failure since this was last asked, if there was one."""
         failure, self._failure = self._failure, None
+        self._failed_count = 0
         if failure is not None:
             raise failure
 

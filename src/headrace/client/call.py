@@ -9,6 +9,7 @@ from headrace.client.errors import refused
 from headrace.client.steps import Pause
 from headrace.wire.commands.command import Command
 from headrace.wire.errors import Code
+from headrace.wire.numbers import Operation
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
@@ -18,7 +19,8 @@ Q = TypeVar("Q")
 class Call(msgspec.Struct, Generic[R_co], frozen=True):
     """What is sent and how the payload of the answer becomes a value.
 
-    It has no state: the session gives it a number when it is asked. The payload is a view that is
+    It has no state: the session gives it a number when it is asked, or before if it may have to be
+    asked again. The payload is a view that is
     void when `read` has returned, so `read` copies what it keeps; or the call says that its answer
     `is_view`, and the memory of the payload is that of the answer.
     """
@@ -29,6 +31,12 @@ class Call(msgspec.Struct, Generic[R_co], frozen=True):
     asked: str
     batch: bytes = b""  # the end of the body, where that may be large
     is_view: bool = False
+    number: int = 0  # of the request, once it has one
+
+    @property
+    def is_replicated(self) -> bool:
+        """Whether it changes something, so that the server must apply it once."""
+        return self.command.operation != Operation.NON_REPLICATED
 
     def __repr__(self) -> str:
         # A body may hold a password.

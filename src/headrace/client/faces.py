@@ -79,6 +79,10 @@ class Blocks(Protocol):
 class Awaits(Protocol):
     """A face whose answers are awaited."""
 
+    def number(self, call: Call[R], /) -> Call[R]:
+        """Give the call with its number, to be asked again under it if asking is cancelled."""
+        ...
+
     def ask(self, call: Call[R], /) -> Coroutine[Any, Any, R]:
         """Send a call and give its answer."""
         ...

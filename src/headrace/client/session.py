@@ -21,6 +21,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
+from msgspec import structs
+
 from headrace.client.call import Call
 from headrace.client.connecting import Settings
 from headrace.client.connection import RETRY_SECONDS, AgainError, Connection, LostError
@@ -35,7 +37,6 @@ from headrace.wire.commands.session import LOGOUT
 from headrace.wire.commands.system import PING
 from headrace.wire.errors import Code, DecodeError, RefusedError, RemoteError
 from headrace.wire.evictions import EvictedError
-from headrace.wire.numbers import Operation
 
 BACKOFF_SECONDS_MIN = 0.02
 BACKOFF_SECONDS_MAX = 2.0
@@ -112,17 +113,20 @@ class Session:
             ProtocolBroken: What came is no answer.
             ClientClosed: The session was closed before.
         """
-        is_replicated = call.command.operation != Operation.NON_REPLICATED
-        if is_replicated:
-            self._request += 1
-        number = max(self._request, 1)
-
+        number = self.number(call).number or max(self._request, 1)
         attempt = partial(self._ask_once, call, number)
         try:
             return (yield from self._lockstep(self._retry(call.asked, attempt)))
         except Unavailable as error:
-            error.is_outcome_unknown &= is_replicated  # Reading twice does no harm.
+            error.is_outcome_unknown &= call.is_replicated  # Reading twice does no harm.
             raise
+
+    def number(self, call: Call[R]) -> Call[R]:
+        """Give the call with the number that it keeps however often it is asked."""
+        if call.number or not call.is_replicated:
+            return call
+        self._request += 1
+        return structs.replace(call, number=self._request)
 
     def _ask_once(self, call: Call[R], number: int, deadline: float) -> Steps[R]:
         connection = self._connection

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
+from headrace.client import leftovers
 from headrace.client.batching import (
     Batch,
     Batcher,
@@ -36,7 +37,7 @@ class SyncDelivery(Delivery):
         return self.place_in(self.future.result(timeout))
 
 
-class Producer(Ends):
+class Producer(Ends, leftovers.Leaves):
     """Sends messages to one topic, in batches, in the order in which they were given.
 
     A batch that is sent again after a lost connection is applied once. Use it in a `with` block:
@@ -57,9 +58,9 @@ class Producer(Ends):
         settings: ProducerSettings,
         on_close: Callable[["Producer"], None],
     ) -> None:
+        self._batcher: Batcher
+        super().__init__(topic, Batcher(settings, Router(topic)))
         self._client = client
-        self._topic = topic
-        self._batcher = Batcher(settings, Router(topic))
         self._on_close = on_close
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -167,9 +168,7 @@ class Producer(Ends):
         with self._changed:
             if self._is_closed:
                 return
-            self._is_closed = True
-            self._batcher.seal_all()
-            self._changed.notify_all()
+            self._stop_taking()
         if self._thread is not None:
             self._thread.join()
         self._on_close(self)
@@ -177,6 +176,20 @@ class Producer(Ends):
 
     def _end(self, *, is_clean: bool) -> None:
         self.close()
+
+    def _stop_taking(self) -> None:
+        self._is_closed = True
+        self._batcher.seal_all()
+        self._changed.notify_all()
+
+    def _begin_leaving(self) -> None:
+        if self._changed.acquire(timeout=leftovers.SECONDS_MAX):
+            self._stop_taking()
+            self._changed.release()
+
+    def _finish_leaving(self, seconds: float) -> None:
+        if self._thread is not None:
+            self._thread.join(seconds)
 
     # Before the thread.
 
