@@ -53,6 +53,10 @@ def lines(*numbers: int) -> str:
         ("--from earliest --filter /1.$/", (10, 11)),
         ("--from earliest --filter 1 --filter 0", (10,)),
         ("--from earliest --filter 1 --count 2", (1, 10)),
+        ("--filter 0 --from end-1", (10,)),
+        ("--filter /^order.[01]$/", (0, 1)),
+        ("--filter /^order.[01]$/ --partition 1", (1,)),
+        ("--filter /[0-4]$/ --from end-3", (4, 10, 11)),
         ("--from -1h --count 1", (0,)),
     ],
 )

@@ -44,8 +44,8 @@ def tail(client: Client, topic: TopicName, **given: Unpack[Given]) -> None:
     or how long ago, such as -15min. A range that is no longer there is told on stderr, exactly.
 
     --filter is a text that values hold, /a regular expression/, or .field=value of JSON; if it is
-    given more than once, all must match. A pipe gets values as they are; -o jsonl gives everything
-    about a message.
+    given more than once, all must match. The whole topic is read for the newest N that match. A
+    pipe gets values as they are; -o jsonl gives everything about a message.
 
     --consumer goes on where that name has stored an offset, --group where the group has; messages
     of a group come in the order of its polls.

@@ -49,6 +49,14 @@ class Wanted:
     is_following: bool
     look: Look
 
+    @property
+    def is_searched(self) -> bool:
+        """Whether the newest messages that match are wanted, wherever they are in the topic.
+
+        A named consumer is shown what comes behind its stored offset instead, and skips nothing.
+        """
+        return isinstance(self.start, Newest) and bool(self.filters) and self.consumer is None
+
 
 def read_wanted(topic: TopicName, given: Given, *, is_terminal: bool) -> Wanted:
     """Check what was given.

@@ -9,12 +9,11 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from headrace.cli.filters import keep
+from headrace.cli.filters import Filter, keep
 from headrace.cli.lanes import Lane, Run, merge, open_lane
 from headrace.cli.message_lines import Writer, write_values
 from headrace.cli.meter import Meter
@@ -47,17 +46,18 @@ def tail(client: Client, topic: TopicName, given: Given) -> None:
     reading = _Reading(client, wanted)
     is_done = False
     try:
-        if isinstance(wanted.start, Newest) and len(reading.lanes) > 1:
-            shown.show_all(_newest(reading.lanes, wanted.start.count))
+        if isinstance(wanted.start, Newest) and (wanted.is_searched or len(reading.lanes) > 1):
+            shown.show_all(_newest(reading.lanes, wanted.start.count, wanted.filters))
         _show_runs(reading, shown, wanted)
         is_done = True
     except KeyboardInterrupt:
         is_done = True
         raise
     finally:
-        with suppress(BrokenPipeError):
+        try:
             shown.end()
-        reading.close(is_done=is_done)
+        finally:
+            reading.close(is_done=is_done)
 
 
 def _show_runs(reading: "_Reading", shown: "_Shown", wanted: Wanted) -> None:
@@ -82,11 +82,14 @@ def _has_bar(wanted: Wanted) -> bool:
         return False
 
 
-def _newest(lanes: list[Lane], count: int) -> list[Message]:
-    """Give the newest of all lanes together; each has read on to its end then."""
+def _newest(lanes: list[Lane], count: int, filters: list[Filter]) -> list[Message]:
+    """Return the newest messages of all lanes that pass; each lane has read to its end then."""
     newest: deque[Message] = deque(maxlen=count)
     for run in merge(lanes, lambda: COUNT_MAX):
-        newest.extend(run.all())
+        if filters:
+            newest.extend(run.messages[run.start + i] for i in keep(run.values(), filters))
+        else:
+            newest.extend(run.all())
     return list(newest)
 
 
@@ -157,7 +160,8 @@ class _Reading:
             self.lanes = [self._open_group()]
         else:
             numbers = self._partitions() if wanted.partition is None else [wanted.partition]
-            self.lanes = [self._open(number, wanted.start) for number in numbers]
+            start: Start = "earliest" if wanted.is_searched else wanted.start
+            self.lanes = [self._open(number, start) for number in numbers]
             self._known = numbers
 
     def runs(self, shown: _Shown) -> Iterator[Run]:
