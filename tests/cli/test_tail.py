@@ -4,6 +4,7 @@ Share: check, about 10 s.
 """
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -207,3 +208,34 @@ def test_a_reader_that_leaves_ends_it(orders: headrace.Client, node: Node) -> No
         told = process.stderr.read()
     assert "Traceback" not in told
     assert told == ""
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("tail", "shop/orders"),
+        ("tail", "shop/orders", "-o", "json"),
+        ("stream", "list"),
+        ("stream", "list", "-o", "json"),
+        ("ping", "--count", "1"),
+    ],
+)
+def test_a_reader_that_has_left_before_is_no_failure(
+    orders: headrace.Client, node: Node, arguments: tuple[str, ...]
+) -> None:
+    """The output is so short that only its last flush finds the pipe broken."""
+    del orders
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [*HEADRACE, *arguments, "--address", str(node.tcp)],
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")

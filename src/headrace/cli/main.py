@@ -86,6 +86,15 @@ class Headrace(Lazy):
 
     sections = SECTIONS
 
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command; a reader that closed the pipe early has all that it wanted."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # Caught here: click would end the process with 1.
+            # The interpreter flushes what is left at its end, and must not fail then.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return Exit.OK
+
 
 @click.group(cls=Headrace, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="headrace %(version)s")
@@ -110,10 +119,6 @@ def run(arguments: list[str]) -> int:
         return error.exit_code
     except click.Abort:
         return 130  # as a shell says of a command that was interrupted
-    except BrokenPipeError:
-        # Whoever read our output has gone; nothing may be written when the interpreter ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return Exit.FAILED
     except OSError as error:
         click.echo(f"headrace: {error}", err=True)
         return Exit.FAILED

@@ -5,6 +5,7 @@ import secrets
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
 import click
@@ -63,11 +64,18 @@ def ping(address: str | None, count: int, interval: Micros, timeout: Micros, out
         raise CommandError(
             "--timeout and --interval: at most one hour, a timeout above 0", Exit.USAGE
         )
+    with _failures(endpoint, timeout):
+        link = socket.create_connection(endpoint, timeout / SECOND)
+    with link:
+        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        _show_trips(_ping_often(link, endpoint, count, interval, timeout), output)
+
+
+@contextmanager
+def _failures(endpoint: Endpoint, timeout: Micros) -> Iterator[None]:
+    """Say what failed with the node; an output that cannot be written is another matter."""
     try:
-        with socket.create_connection(endpoint, timeout / SECOND) as link:
-            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            trips = _ping_often(link, endpoint, count, interval)
-            _show_trips(trips, output)
+        yield
     except TimeoutError:
         raise CommandError(
             f"{endpoint} did not answer within {timeout / SECOND:g} s", Exit.UNAVAILABLE
@@ -92,18 +100,18 @@ def _show_trips(trips: Iterator[Trip], output: str) -> None:
 
 
 def _ping_often(
-    link: socket.socket, endpoint: Endpoint, count: int, interval: Micros
+    link: socket.socket, endpoint: Endpoint, count: int, interval: Micros, timeout: Micros
 ) -> Iterator[Trip]:
     client = secrets.randbits(128) | 1  # zero is no client
     cutter = FrameCutter(ANSWER_BYTES_MAX)
     for number in range(1, count + 1):
         started = time.perf_counter_ns()
-        link.sendall(
-            encode_request(
-                PING.operation, b"", client=client, session=0, request=number, code=PING.code
-            )
+        request = encode_request(
+            PING.operation, b"", client=client, session=0, request=number, code=PING.code
         )
-        _wait_answer(link, endpoint, cutter)
+        with _failures(endpoint, timeout):
+            link.sendall(request)
+            _wait_answer(link, endpoint, cutter)
         nanos = time.perf_counter_ns() - started
         yield Trip(address=str(endpoint), number=number, nanos=nanos)
         if number < count:
