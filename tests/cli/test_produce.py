@@ -151,7 +151,7 @@ def test_what_is_missing_may_stay_so(
     file.write_bytes(b"one\n")
     told = terminal("produce", *arguments, "--file", str(file))
     assert (told.code, told.out) == (Exit.NOT_FOUND, "")
-    assert f"headrace: produce to {arguments[0]}: topic id not found" in told.err
+    assert f"headrace: produce to {arguments[0]}: stream id not found" in told.err
     assert "--create creates it" in told.err
     assert clean.get_streams() == ()
 

@@ -101,6 +101,7 @@ def test_columns_and_json(orders: headrace.Client, terminal: Terminal) -> None:
     ("arguments", "code", "words"),
     [
         ("shop/none", Exit.NOT_FOUND, "topic id not found"),
+        ("shoo/orders", Exit.NOT_FOUND, "stream id not found"),
         ("shop/orders --partition 9", Exit.NOT_FOUND, "partition"),
         ("shop", Exit.USAGE, "write STREAM/TOPIC"),
         ("shop/orders --from then", Exit.USAGE, "is no place to begin"),

@@ -19,6 +19,7 @@ from headrace.wire.numbers import ConsumerKind
 
 MODULES = (streams, groups, users, system)
 TOPIC = "shop/orders"
+ASKED_FURTHER = ("get_topic",)  # its method asks more when the answer is empty
 # One set of arguments for each call.
 ARGUMENTS: dict[str, tuple[object, ...]] = {
     "create_stream": ("shop",),
@@ -93,7 +94,7 @@ def test_every_command_but_login_and_logout_has_a_call() -> None:
 def test_both_faces_have_every_call_as_a_method(face: type) -> None:
     for name, make in builders(*MODULES).items():
         method = getattr(face, name)
-        assert method.__wrapped__ is make
+        assert name in ASKED_FURTHER or method.__wrapped__ is make
         assert method.__doc__
         assert callable(make)
         assert list(inspect.signature(method).parameters) == [

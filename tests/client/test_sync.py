@@ -62,8 +62,17 @@ def test_who_may_only_send_names_the_partition(
 def test_refusals_have_their_classes(client: headrace.Client, topic: str) -> None:
     with pytest.raises(headrace.AlreadyExists, match="create stream 'shop'"):
         client.create_stream("shop")
-    with pytest.raises(headrace.NotFound):
+    with pytest.raises(headrace.NotFound, match="topic id not found"):
         client.get_topic("shop/nothing")
+    with pytest.raises(headrace.NotFound, match="stream id not found"):
+        client.get_topic("nothing/orders")
+    with pytest.raises(headrace.NotFound, match="stream id not found"):
+        client.send("nothing/orders", ["x"])
+    with (
+        client.consumer("nothing/orders", wait=0) as consumer,
+        pytest.raises(headrace.NotFound, match="stream id not found"),
+    ):
+        next(consumer)
     with pytest.raises(headrace.NotFound):
         client.poll(topic, 17)
     with pytest.raises(headrace.NotFound):

@@ -32,12 +32,14 @@ from headrace.client.consumer_options import ConsumerOptions, read_consumer_opti
 from headrace.client.endings import EndsAsync
 from headrace.client.errors import HeadraceError
 from headrace.client.faces import Face, awaiting
+from headrace.client.finding import find_topic
 from headrace.client.planning import plan_segments
 from headrace.client.producer_options import ProducerOptions, read_producer_options
 from headrace.client.reading import Reader
 from headrace.client.registry import Registry
 from headrace.client.steps import Pause, drive_async
 from headrace.wire.commands.segments import SegmentPlan
+from headrace.wire.commands.topics import TopicDetails
 from headrace.wire.fields import FieldValue
 
 R = TypeVar("R")
@@ -130,7 +132,6 @@ class AsyncClient(Face, EndsAsync):
     delete_stream = awaiting(streams.delete_stream)
     purge_stream = awaiting(streams.purge_stream)
     create_topic = awaiting(streams.create_topic)
-    get_topic = awaiting(streams.get_topic)
     get_topics = awaiting(streams.get_topics)
     get_holders = awaiting(streams.get_holders)
     update_topic = awaiting(streams.update_topic)
@@ -198,6 +199,10 @@ class AsyncClient(Face, EndsAsync):
         """
         flow = self._sender.send(topic, values, key=key, partition=partition, headers=headers)
         return await self.follow(flow)
+
+    async def get_topic(self, topic: TopicName) -> TopicDetails:
+        """Return a topic and its partitions; `NotFound` says whether topic or stream is missing."""
+        return await self.follow(find_topic(topic))
 
     async def plan_segments(
         self, topic: TopicName, partition: int = 0, *, start: int = 0

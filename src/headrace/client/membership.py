@@ -6,9 +6,9 @@ from contextlib import suppress
 from headrace.client.call import Flow, ask
 from headrace.client.calls.groups import create_group, join_group, leave_group, sync_group
 from headrace.client.calls.names import TopicName
-from headrace.client.calls.streams import get_topic
 from headrace.client.consumer_options import ConsumerSettings
 from headrace.client.errors import AlreadyExists, NotFound, Unavailable
+from headrace.client.finding import find_topic
 from headrace.wire.errors import Code
 
 JOINS_MAX = 5
@@ -57,7 +57,7 @@ class Membership:
         if settings.partition is not None:
             return (settings.partition,)
         if settings.group is None:
-            details = yield from ask(get_topic(self._topic))
+            details = yield from find_topic(self._topic)
             return tuple(partition.id for partition in details.partitions)
         for _ in range(JOINS_MAX):
             assignment = yield from ask(sync_group(self._topic, settings.group))

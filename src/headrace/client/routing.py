@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 from headrace.base.checksum import xxh32
 from headrace.base.limits import MESSAGES_KEY_BYTES_MAX
-from headrace.client.call import Flow, ask
+from headrace.client.call import Flow
 from headrace.client.calls.names import TopicName, join_topic
-from headrace.client.calls.streams import get_topic
 from headrace.client.errors import refused
+from headrace.client.finding import find_topic
 from headrace.wire.errors import Code
 
 COUNT_SECONDS_MAX = 30.0  # a new partition gets messages after that long
@@ -44,7 +44,7 @@ class Router:
         Raises:
             NotFound: The topic is gone, or has no partition.
         """
-        found = yield from ask(get_topic(self._topic))
+        found = yield from find_topic(self._topic)
         self._asked = self._now()
         self._count = len(found.partitions)
         if not found.partitions:

@@ -28,6 +28,7 @@ from headrace.client.consumer_options import ConsumerOptions, read_consumer_opti
 from headrace.client.endings import Ends
 from headrace.client.errors import HeadraceError
 from headrace.client.faces import Face, blocking
+from headrace.client.finding import find_topic
 from headrace.client.planning import plan_segments
 from headrace.client.producer_options import ProducerOptions, read_producer_options
 from headrace.client.reading import Reader
@@ -37,6 +38,7 @@ from headrace.client.sync_consumer import Consumer
 from headrace.client.sync_link import SyncLink
 from headrace.client.sync_producer import Producer
 from headrace.wire.commands.segments import SegmentPlan
+from headrace.wire.commands.topics import TopicDetails
 from headrace.wire.fields import FieldValue
 
 R = TypeVar("R")
@@ -104,7 +106,6 @@ class Client(Face, Ends):
     delete_stream = blocking(streams.delete_stream)
     purge_stream = blocking(streams.purge_stream)
     create_topic = blocking(streams.create_topic)
-    get_topic = blocking(streams.get_topic)
     get_topics = blocking(streams.get_topics)
     get_holders = blocking(streams.get_holders)
     update_topic = blocking(streams.update_topic)
@@ -177,6 +178,16 @@ class Client(Face, Ends):
         """
         flow = self._sender.send(topic, values, key=key, partition=partition, headers=headers)
         return self.follow(flow)
+
+    def get_topic(self, topic: TopicName) -> TopicDetails:
+        """Return a topic and its partitions; `NotFound` says whether topic or stream is missing.
+
+        >>> _ = client.create_stream("shop")
+        >>> _ = client.create_topic("shop/orders", partitions=2)
+        >>> [partition.id for partition in client.get_topic("shop/orders").partitions]
+        [0, 1]
+        """
+        return self.follow(find_topic(topic))
 
     def plan_segments(self, topic: TopicName, partition: int = 0, *, start: int = 0) -> SegmentPlan:
         """Give what a partition holds, and the files of its sealed segments from an offset on.

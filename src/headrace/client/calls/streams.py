@@ -95,13 +95,7 @@ def create_topic(
 
 
 def get_topic(topic: TopicName) -> Call[TopicDetails]:
-    """Give a topic and its partitions; `NotFound` if there is none.
-
-    >>> _ = client.create_stream("shop")
-    >>> _ = client.create_topic("shop/orders", partitions=2)
-    >>> [partition.id for partition in client.get_topic("shop/orders").partitions]
-    [0, 1]
-    """
+    """Return a topic and its partitions; `finding.find_topic` says what exactly is missing."""
     request = topics.GetTopic(*split_topic(topic))
     return make_get(topics.GET_TOPIC, request, join_topic(topic), Code.TOPIC_ID_NOT_FOUND)
 
