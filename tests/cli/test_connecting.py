@@ -145,3 +145,35 @@ class TestAgainstANode:
         told = terminal("stream", "create", "x" * 256)
         assert told.code == Exit.USAGE
         assert "256" in told.err
+
+    @pytest.mark.parametrize(
+        ("arguments", "code"),
+        [
+            (("stream", "get", "nothing"), Exit.NOT_FOUND),
+            (("tail", "nothing/orders"), Exit.NOT_FOUND),
+            (("stream", "list", "--username", "ada", "--password", "not-hers-at-all"), Exit.AUTH),
+            (("stream", "create", "x" * 256), Exit.USAGE),
+        ],
+    )
+    def test_the_address_of_a_context_is_named_in_every_failure(
+        self, lone_terminal: Terminal, node: Node, ada: None, arguments: tuple[str, ...], code: Exit
+    ) -> None:
+        del ada
+        save_contexts(os.environ, Contexts("prod", {"prod": Context(str(node.tcp))}))
+        told = lone_terminal(*arguments)
+        assert told.code == code
+        assert f"; the node is {node.tcp}, from the context prod\n" in told.err
+        told = lone_terminal(*arguments, "--address", str(node.tcp))
+        assert told.code == code
+        assert "from the context" not in told.err
+
+
+@pytest.mark.parametrize("arguments", [("ping", "--count", "1"), ("stream", "list"), ("logout",)])
+def test_a_node_of_a_context_that_cannot_be_reached_is_named(
+    lone_terminal: Terminal, arguments: tuple[str, ...]
+) -> None:
+    kept = Context("127.0.0.1:1", "ada", token="t", token_name="cli-1")
+    save_contexts(os.environ, Contexts("prod", {"prod": kept}))
+    told = lone_terminal(*arguments)
+    assert told.code == Exit.UNAVAILABLE
+    assert "; the node is 127.0.0.1:1, from the context prod\n" in told.err

@@ -22,7 +22,8 @@ import functools
 import importlib
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -84,7 +85,10 @@ def with_client(command: Callable[..., Any]) -> Callable[..., Any]:
         environment = complete(os.environ, address, is_named=bool(given))
         credentials = _ask_password(given, environment)
         dialling = importlib.import_module(DIALLING_MODULE)  # what loads the client
-        with dialling.dial(address, credentials, timeout, environment) as client:
+        with (
+            naming_context(os.environ, address),
+            dialling.dial(address, credentials, timeout, environment) as client,
+        ):
             return command(client=client, **rest)
 
     return connected
@@ -107,6 +111,23 @@ def resolve_address(flag: str | None, environment: Mapping[str, str]) -> Endpoin
     if endpoint.port == 0:
         raise CommandError(f"{name}: {text} has no port to connect to", Exit.USAGE)
     return endpoint
+
+
+@contextmanager
+def naming_context(environment: Mapping[str, str], address: str | None) -> Iterator[None]:
+    """Name the node in every failure if its address comes from a context, which nobody typed."""
+    if address or environment.get(ADDRESS_VARIABLE):
+        yield
+        return
+    contexts = importlib.import_module(CONTEXTS_MODULE).load_contexts(environment)
+    context = contexts.get(contexts.current)
+    try:
+        yield
+    except CommandError as error:
+        if context.address is None:
+            raise
+        words = f"the node is {context.address}, from the context {contexts.current}"
+        raise CommandError(f"{error}; {words}", error.code) from None
 
 
 def complete(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.connecting import DIALLING_MODULE, with_client
+from headrace.cli.connecting import ADDRESS_VARIABLE, DIALLING_MODULE, naming_context, with_client
 from headrace.cli.contexts import Context, load_contexts, save_contexts
 from headrace.cli.exits import CommandError, Exit
 from headrace.cli.output import Done, with_output
@@ -82,7 +82,8 @@ def logout(local: bool) -> Done:  # noqa: FBT001 - as click gives it
         raise CommandError(
             f"nobody is logged in, in the context {contexts.current}", Exit.NOT_FOUND
         )
-    is_revoked = not local and _revoke(found)
+    with naming_context({**os.environ, ADDRESS_VARIABLE: ""}, None):
+        is_revoked = not local and _revoke(found)
     save_contexts(os.environ, contexts.put(contexts.current, Context(found.address)))
     return Done(
         f"{found.username} is logged out of {found.address}.",

@@ -14,7 +14,7 @@ from headrace.base.endpoints import Endpoint
 from headrace.base.ids import Micros
 from headrace.base.limits import KIB
 from headrace.base.units import parse_duration
-from headrace.cli.connecting import resolve_address
+from headrace.cli.connecting import naming_context, resolve_address
 from headrace.cli.exits import CommandError, Exit
 from headrace.cli.output import Rows, json_line, output_option, show
 from headrace.wire.commands.system import PING
@@ -64,11 +64,14 @@ def ping(address: str | None, count: int, interval: Micros, timeout: Micros, out
         raise CommandError(
             "--timeout and --interval: at most one hour, a timeout above 0", Exit.USAGE
         )
-    with _failures(endpoint, timeout):
-        link = socket.create_connection(endpoint, timeout / SECOND)
-    with link:
+    with naming_context(os.environ, address), _connect(endpoint, timeout) as link:
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         _show_trips(_ping_often(link, endpoint, count, interval, timeout), output)
+
+
+def _connect(endpoint: Endpoint, timeout: Micros) -> socket.socket:
+    with _failures(endpoint, timeout):
+        return socket.create_connection(endpoint, timeout / SECOND)
 
 
 @contextmanager
