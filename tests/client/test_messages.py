@@ -136,6 +136,23 @@ def test_headers_have_bounds(headers: dict[str, str | int]) -> None:
         encode_headers(dict(headers))
 
 
+@pytest.mark.parametrize(
+    ("headers", "error", "words"),
+    [
+        ({"trace": ""}, ValueError, "header 'trace': value: value of 0 bytes, allowed 1 to 255"),
+        ({"": "x"}, ValueError, "header '': name: value of 0 bytes, allowed 1 to 255"),
+        ({"trace": 1 << 130}, ValueError, "header 'trace': value: .* does not fit 128 bits"),
+        ({"trace": None}, TypeError, "header 'trace': its value is a NoneType, allowed are text"),
+        ({"trace": ["x"]}, TypeError, "header 'trace': its value is a list, allowed are text"),
+    ],
+)
+def test_a_wrong_header_is_named_with_its_rule(
+    headers: dict[str, str], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        encode_headers(headers)
+
+
 def test_all_headers_together_have_bounds() -> None:
     with pytest.raises(ValueError, match="limit 100000"):
         encode_headers({f"{number:04}": "x" * 250 for number in range(400)})

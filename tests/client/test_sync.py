@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -77,6 +78,27 @@ def test_refusals_have_their_classes(client: headrace.Client, topic: str) -> Non
         client.poll(topic, 17)
     with pytest.raises(headrace.NotFound):
         client.send("shop/nothing", ["x"])
+
+
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        (lambda client: client.create_stream("a\nb"), "1 to 255 bytes of UTF-8 and no control"),
+        (lambda client: client.create_stream(""), "create stream '': .*0 bytes, allowed 1 to 255"),
+        (lambda client: client.create_topic("shop/a\nb"), "1 to 255 bytes of UTF-8 and no control"),
+        (lambda client: client.create_group("shop/orders", "\a"), "1 to 255 bytes of UTF-8"),
+        (lambda client: client.create_user("ab", "x" * 20), "3 to 50 bytes of UTF-8 and no"),
+        (lambda client: client.create_user("abc", "abc"), "is not the user's name"),
+        (lambda client: client.create_token("ab"), "3 to 30 bytes of UTF-8 and no control"),
+        (lambda client: client.create_token(""), "token '': .*0 bytes, allowed 1 to 255"),
+    ],
+)
+def test_a_wrong_name_is_answered_with_the_rule_for_it(
+    client: headrace.Client, topic: str, ask: Callable[[headrace.Client], object], words: str
+) -> None:
+    del topic
+    with pytest.raises((headrace.RefusedByServer, ValueError), match=words):
+        ask(client)
 
 
 def test_a_producer_deals_evenly_and_confirms_each_message(

@@ -47,14 +47,21 @@ class Call(msgspec.Struct, Generic[R_co], frozen=True):
 Flow: TypeAlias = Generator[Call[Any] | Pause, Any, R]
 
 
-def make_call(command: Command[Q, R], request: Q, about: object = "") -> Call[R]:
+NOTHING = object()  # what the calls of a command without an object are about
+
+
+def make_call(command: Command[Q, R], request: Q, about: object = NOTHING) -> Call[R]:
     """Give the call of a command; `about` names its object in errors.
 
     Raises:
-        ValueError: A value does not fit its field.
+        ValueError: A value does not fit its field; the sentence names the request.
     """
-    asked = f"{command.name} {about!r}" if about != "" else command.name
-    return Call(command, command.encode_request(request), command.decode_reply, asked)
+    asked = f"{command.name} {about!r}" if about is not NOTHING else command.name
+    try:
+        body = command.encode_request(request)
+    except ValueError as error:
+        raise ValueError(f"{asked}: {error}") from None
+    return Call(command, body, command.decode_reply, asked)
 
 
 def make_get(command: Command[Q, R | None], request: Q, about: object, missing: Code) -> Call[R]:

@@ -19,6 +19,7 @@ Wrong arguments are `ValueError` and `TypeError`, as everywhere in Python.
 
 # ruff: noqa: N818 - these are words that users write in `except`; each says what happened.
 
+from headrace.client.rules import RULES
 from headrace.wire.errors import Code, RefusedError
 from headrace.wire.evictions import EvictedError
 
@@ -165,7 +166,7 @@ def refusal(error: RefusedError | EvictedError, asked: str) -> RefusedByServer:
 
 def refused(code: Code, asked: str, why: str = "") -> RefusedByServer:
     """Give the refusal of the class that a code belongs to."""
-    return _CLASSES.get(code, RefusedByServer)(code, asked, why)
+    return _CLASSES.get(code, RefusedByServer)(code, asked, why or RULES.get(code, ""))
 
 
 def _words(code: Code) -> str:

@@ -25,6 +25,7 @@ from headrace.kernel import (
 )
 from headrace.wire.commands.messages import PolledMessages
 from headrace.wire.fields import (
+    Field,
     FieldValue,
     decode_user_headers,
     encode_user_headers,
@@ -273,14 +274,31 @@ def encode_headers(headers: Mapping[str, FieldValue] | None) -> bytes:
 
     Raises:
         ValueError: One is empty or too large, or all together are.
+        TypeError: A key or a value is of no kind that headers have.
     """
     if not headers:
         return b""
-    pairs = [(make_field(key), make_field(headers[key])) for key in sorted(headers)]
+    pairs = [
+        (_make_part(key, "name", key), _make_part(key, "value", headers[key]))
+        for key in sorted(headers)
+    ]
     data = encode_user_headers(pairs)
     if len(data) > USER_HEADERS_BYTES_MAX:
         raise ValueError(f"headers of {len(data)} bytes, limit {USER_HEADERS_BYTES_MAX}")
     return data
+
+
+def _make_part(header: object, what: str, value: object) -> Field:
+    """Return one half of a header; what is wrong with it names the header and the rule."""
+    if not isinstance(value, bytes | str | int | float):
+        raise TypeError(
+            f"header {header!r}: its {what} is a {type(value).__name__},"
+            " allowed are text, bytes, numbers and bool"
+        )
+    try:
+        return make_field(value)
+    except ValueError as error:
+        raise ValueError(f"header {header!r}: {what}: {error}") from None
 
 
 def build_batch(values: Sequence[bytes], headers: Sequence[bytes], times: "array[int]") -> bytes:
