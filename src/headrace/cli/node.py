@@ -6,10 +6,8 @@ does not load one.
 
 import importlib
 import os
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,7 @@ from headrace.cli.exits import CommandError, Exit
 CONFIG_MODULE = "headrace.server.config"
 LINES_MODULE = "headrace.server.lines"
 BOOTSTRAP_MODULE = "headrace.server.bootstrap"
-THROWAWAY_PREFIX = "headrace-dev-"
+THROWAWAY_MODULE = "headrace.server.throwaway"
 
 # Option of the command line: path of the key that it gives.
 _KEYS = {
@@ -93,8 +91,10 @@ def _run_node(profile: str, file: Path | None, options: dict[str, str | None]) -
     flags = flags_of(options)
     config = load_config(profile, file, flags)
     is_throwaway = profile == "dev" and config.origin("server.data_dir") == "default"
-    with _throwaway_folder(is_wanted=is_throwaway) as folder:
-        if folder is not None:
+    with ExitStack() as stack:
+        if is_throwaway:
+            module = importlib.import_module(THROWAWAY_MODULE)
+            folder = stack.enter_context(module.throwaway_folder())
             config = load_config(profile, file, flags | {"server.data_dir": str(folder)})
         bootstrap = importlib.import_module(BOOTSTRAP_MODULE)
         code: int = bootstrap.run(config, profile=profile, is_throwaway=is_throwaway)
@@ -125,15 +125,3 @@ def sentence_of(problems: list[Any]) -> str:
         return str(problems[0])
     lines = "".join(f"\n  {problem}" for problem in problems)
     return f"the configuration has {len(problems)} problems:{lines}"
-
-
-@contextmanager
-def _throwaway_folder(*, is_wanted: bool) -> Iterator[Path | None]:
-    if not is_wanted:
-        yield None
-        return
-    folder = Path(tempfile.mkdtemp(prefix=THROWAWAY_PREFIX))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder)
