@@ -15,6 +15,7 @@ from tests.node import ANY_PORT, Node, NodeError
 # passwords that cost nothing, for every restart logs in again.
 SMALL = {
     "HEADRACE_JOURNAL_BYTES_MAX": "4 MiB",
+    "HEADRACE_JOURNAL_PREALLOCATE": "true",  # as `serve` has it
     "HEADRACE_METADATA_JOURNAL_BYTES_MAX": "4 MiB",
     "HEADRACE_TCP_FRAME_BYTES_MAX": "1 MiB",
     "HEADRACE_SEGMENTS_SEGMENT_SIZE": "1 MiB",

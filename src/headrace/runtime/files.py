@@ -70,8 +70,13 @@ class FileDisk:
     from another thread, when there is more.
     """
 
-    def __init__(self, folder: Path, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, folder: Path, wake: Callable[[], None], *, is_preallocating: bool = True
+    ) -> None:
         """Open a folder, made if it is not there.
+
+        Without `is_preallocating`, new journal files have their length and take space as they are
+        written; a write that finds the disk full then fails, and the node with it.
 
         Raises:
             FolderInUseError: Another process has it open.
@@ -79,6 +84,7 @@ class FileDisk:
         self.folder = folder
         self.sync_count = 0
         self._wake = wake
+        self._is_preallocating = is_preallocating
         make_folder(folder)
         self._folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         os.fchmod(self._folder_fd, FOLDER_MODE)
@@ -234,7 +240,10 @@ class FileDisk:
         fd = self._open_journal(effect.file, os.O_RDWR | os.O_CREAT)
         size_before = os.fstat(fd).st_size
         try:
-            os.posix_fallocate(fd, 0, effect.size)
+            if self._is_preallocating:
+                os.posix_fallocate(fd, 0, effect.size)
+            elif size_before < effect.size:
+                os.ftruncate(fd, effect.size)
         except OSError as error:
             if error.errno not in _NO_SPACE:
                 raise

@@ -190,6 +190,15 @@ class JournalSection(msgspec.Struct, frozen=True, kw_only=True):
     files: Annotated[int, Setting(count(FILES_MIN, JOURNAL_FILES_MAX), "how many files it has")] = (
         FILES_MIN
     )
+    preallocate: Annotated[
+        bool,
+        Setting(
+            Flag(),
+            "whether files of both journals take their space before they are used; without, a node"
+            " stops when its disk is full, instead of refusing sends",
+            dev=False,
+        ),
+    ] = True
 
     @property
     def file_bytes(self) -> int:

@@ -225,8 +225,10 @@ class OpenedStore:
         return self.opened.findings
 
 
-def open_one(path: Path, config: StoreConfig, wake: Callable[[], None]) -> OpenedStore:
-    """Open one store; nothing in it is changed yet.
+def open_one(
+    path: Path, config: StoreConfig, wake: Callable[[], None], *, is_preallocating: bool = True
+) -> OpenedStore:
+    """Open one store; nothing in it is changed yet. `is_preallocating` is as `FileDisk` has it.
 
     Raises:
         FolderRefusedError: It must not be opened; the sentence names file, position and remedy.
@@ -238,7 +240,7 @@ def open_one(path: Path, config: StoreConfig, wake: Callable[[], None]) -> Opene
             f"{path} is missing; restore it from a copy of this folder, or begin with an empty one"
         )
     try:
-        disk = FileDisk(path, wake)
+        disk = FileDisk(path, wake, is_preallocating=is_preallocating)
     except FolderInUseError:
         raise FolderLockedError(None) from None
     try:

@@ -184,7 +184,9 @@ class Node:
         configs = _store_configs(self._config, self._cluster, boot_identity)
         for path, config in zip(store_folders(folder), configs, strict=True):
             numbered = msgspec.structs.replace(config, start=start)
-            stores[path] = open_one(path, numbered, self._wake)
+            stores[path] = open_one(
+                path, numbered, self._wake, is_preallocating=self._config.journal.preallocate
+            )
             self._stack.callback(stores[path].disk.close)
         check_starts({path: store.opened for path, store in stores.items()})
         for path, store in stores.items():
