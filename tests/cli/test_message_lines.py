@@ -1,6 +1,7 @@
 """Messages as bytes for stdout."""
 
 import json
+from base64 import b64encode
 
 import pytest
 
@@ -31,6 +32,16 @@ def test_columns() -> None:
         '1\t40\t1970-01-01 00:00:01\t00000000000000000000000000000007\t{"a":[1]};'
     )
     assert Writer(Look("table", columns=("headers",))).write([BINARY]).startswith(b'{"k":"v"}\t')
+
+
+def test_headers_that_cannot_be_read_are_marked() -> None:
+    """Text in them is not shown as text: it may be part of a ciphertext."""
+    for opaque in (b"\xff\0", b"text"):
+        sealed = Message(0, 0, b"x", 0, 0, bytes(16), 0, opaque)
+        (line,) = text_of(Look("jsonl"), sealed, MESSAGE).splitlines()[:1]
+        assert json.loads(line)["headers"] == {"!raw": b64encode(opaque).decode()}
+        shown = text_of(Look("table", columns=("headers",)), sealed)
+        assert json.loads(shown.split("\t")[0]) == {"!raw": b64encode(opaque).decode()}
 
 
 def test_a_terminal_is_given_no_orders() -> None:

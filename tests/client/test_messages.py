@@ -19,6 +19,7 @@ from headrace.client.messages import (
 )
 from headrace.wire.batches import admit_batch
 from headrace.wire.commands.messages import PolledMessages
+from headrace.wire.fields import Field, FieldKind, encode_user_headers, make_field
 
 VALUES = st.lists(st.binary(min_size=1, max_size=50), min_size=1, max_size=20)
 SCALARS = st.one_of(
@@ -128,6 +129,26 @@ def test_a_value_has_bounds(value: bytes | str) -> None:
 def test_a_value_is_bytes_or_text() -> None:
     with pytest.raises(TypeError, match="not dict"):
         encode_value({"a": 1})  # type: ignore[arg-type] # that is the point
+
+
+@pytest.mark.parametrize(
+    "opaque",
+    [
+        b"\0",
+        b"\xff" * 40,
+        encode_headers({"a": 1})[:-1],
+        encode_user_headers([(make_field("a"), Field(FieldKind.STRING, b"\xff"))]),
+        encode_user_headers([(make_field("a"), Field(FieldKind.INT32, b"\1"))]),
+    ],
+    ids=["short", "ciphertext", "cut", "no text", "no number"],
+)
+def test_headers_that_cannot_be_read(opaque: bytes) -> None:
+    """They are shown as raw bytes with a mark, and cost no other message anything."""
+    readable = encode_headers({"n": 1})
+    messages = read_messages(polled([b"a", b"b", b"c"], [readable, opaque, b""]))
+    assert [message.headers for message in messages] == [{"n": 1}, {"!raw": opaque}, {}]
+    assert [message.raw_headers for message in messages] == [readable, opaque, b""]
+    assert [message.value for message in messages] == [b"a", b"b", b"c"]
 
 
 @pytest.mark.parametrize("headers", [{"": 1}, {"a": ""}, {"a": "x" * 256}])

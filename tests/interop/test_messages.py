@@ -1,6 +1,7 @@
 """Sending and polling through the released SDK."""
 
 import time
+from array import array
 from collections.abc import Callable
 
 import pytest
@@ -17,6 +18,8 @@ from apache_iggy import (
 )
 
 from headrace.base.checksum import xxh32
+from headrace.client import aio
+from headrace.client.messages import build_batch
 from headrace.wire.commands.messages import (
     DELETE_OFFSET,
     GET_OFFSET,
@@ -33,6 +36,7 @@ from headrace.wire.identifiers import Consumer as WireConsumer
 from headrace.wire.numbers import Acknowledgement, ConsumerKind
 from tests.interop.answers import refused, told
 from tests.interop.conftest import Connect
+from tests.node import Node
 from tools.recorder_model import make_batch
 
 pytestmark = pytest.mark.slow
@@ -188,6 +192,23 @@ async def test_partitioning_on_the_wire(connect: Connect, stream: str) -> None:
     assert sorted([await send(Balanced()) for _ in range(6)]) == [0, 0, 1, 1, 2, 2]
     for key in (b"customer-7", b"\x00\x01\x02"):
         assert await send(ByKey(key)) == xxh32(key) % 3
+
+
+async def test_headers_that_a_client_encrypted(connect: Connect, stream: str, node: Node) -> None:
+    """The node takes any bytes as headers; who cannot read them shows them with a mark."""
+    client = await connect()
+    await _prepare(client, stream)
+    sealed = b"\xff\0sealed"
+    batch = build_batch([b"secret"], [sealed], array("Q", [1]))
+    request = SendMessages(stream, "topic", Balanced(), 1, memoryview(batch))
+    await client.send_binary_request(101, SEND_MESSAGES.encode_request(request))
+    open_ = SendMessage("open", user_headers={HeaderKey.String("k"): HeaderValue.String("v")})
+    await client.send_messages(stream, "topic", 0, [open_])
+    messages = await _poll(client, stream, PollingStrategy.First())
+    assert _payloads(messages) == [b"secret", b"open"]
+    async with aio.connect(str(node.tcp), username="iggy", password="iggy") as ours:
+        found = [each async for each in ours.consumer(f"{stream}/topic", wait=0)]
+    assert [each.headers for each in found] == [{"!raw": sealed}, {"k": "v"}]
 
 
 @pytest.mark.parametrize("size", [1, 300_000, 20_000_000])

@@ -18,6 +18,7 @@ from headrace.spark.batches import Batches
 from headrace.spark.columns import TYPES, Clip, ColumnReader, Place, schema_of
 from headrace.spark.schema import MESSAGE_COLUMNS
 from headrace.spark.slices import UNBOUNDED
+from headrace.wire.errors import DecodeError
 from headrace.wire.fields import decode_user_headers, encode_user_headers, make_field
 from tests.kernel.samples import Message, Row, Stamp, batch_of, messages_strategy, rows_of
 
@@ -48,8 +49,11 @@ def time_of(micros: int) -> datetime:
 
 
 def expected(row: Row) -> dict[str, Any]:
-    pairs = decode_user_headers(row.message.headers)
-    headers = {key.data.decode(errors="backslashreplace"): value.data for key, value in pairs}
+    try:
+        pairs = decode_user_headers(row.message.headers)
+        headers = {key.data.decode(errors="backslashreplace"): value.data for key, value in pairs}
+    except DecodeError:
+        headers = {"!raw": row.message.headers}
     return {
         "stream": "shop",
         "topic": "orders",
@@ -87,6 +91,14 @@ def test_the_types_are_those_that_spark_compares() -> None:
 def headers(*pairs: Any) -> bytes:
     fields = [make_field(each) for each in pairs]
     return encode_user_headers(list(zip(fields[::2], fields[1::2], strict=True)))
+
+
+def test_headers_that_cannot_be_read_are_marked() -> None:
+    """A message with an encrypted header costs the others of its batch nothing."""
+    opaque = [b"\xff" * 40, headers("k", "v")[:-1], b"\xff" * 40]
+    sent = [Message(b"i" * 16, START, b"x", each) for each in [headers("k", "v"), *opaque]]
+    found = given_rows(read(b"".join(lay([sent]))))
+    assert [row["headers"] for row in found] == [{"k": b"v"}, *({"!raw": one} for one in opaque)]
 
 
 @pytest.mark.slow

@@ -85,6 +85,15 @@ def test_a_length_out_of_bounds(position: int, value: int, code: Code) -> None:
     assert refusal(data) == code
 
 
+@pytest.mark.parametrize("length", [1, 40, 100_000])
+def test_headers_are_judged_by_their_length_alone(length: int) -> None:
+    """Clients that encrypt messages encrypt their headers too."""
+    opaque = b"\xff" * length
+    data = batch([b"one", b"two"], opaque)
+    assert admit(data, 2) == verify_batch(data)
+    assert data.count(opaque) == 2
+
+
 def test_damage_of_our_own_is_corruption() -> None:
     """DK10: what was stamped once is not the client's fault any more."""
     data = batch([b"one"])

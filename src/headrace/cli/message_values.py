@@ -6,6 +6,8 @@ from base64 import b64encode
 from math import isfinite
 from typing import TYPE_CHECKING
 
+from headrace.wire.fields import UNREADABLE_HEADERS
+
 if TYPE_CHECKING:
     from headrace.cli.output import Value, Values
     from headrace.client.messages import Message
@@ -26,8 +28,16 @@ def describe_message(message: Message) -> Values:
         "id": str(message.id),
         "value": value,
         "encoding": encoding,
-        "headers": {str(_plain(key)): _plain(header) for key, header in message.headers.items()},
+        "headers": _describe_headers(message),
     }
+
+
+def _describe_headers(message: Message) -> Values:
+    """Return the headers by name; those that cannot be read as base64 under the name `!raw`."""
+    headers = message.headers
+    if headers == {UNREADABLE_HEADERS: message.raw_headers}:
+        return {UNREADABLE_HEADERS: b64encode(message.raw_headers).decode()}
+    return {str(_plain(key)): _plain(header) for key, header in headers.items()}
 
 
 def describe_bytes(data: bytes) -> tuple[str, str]:

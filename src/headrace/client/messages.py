@@ -24,7 +24,9 @@ from headrace.kernel import (
     Columns,
 )
 from headrace.wire.commands.messages import PolledMessages
+from headrace.wire.errors import DecodeError
 from headrace.wire.fields import (
+    UNREADABLE_HEADERS,
     Field,
     FieldValue,
     decode_user_headers,
@@ -64,9 +66,21 @@ class Message(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def headers(self) -> dict[FieldValue, FieldValue]:
-        """Its headers; made anew each time."""
-        pairs = decode_user_headers(self._headers)
-        return {key.value: value.value for key, value in pairs}
+        """Its headers; made anew each time.
+
+        Headers that cannot be read, such as encrypted ones, are one entry: their bytes under the
+        name `"!raw"`.
+        """
+        try:
+            pairs = decode_user_headers(self._headers)
+            return {key.value: value.value for key, value in pairs}
+        except DecodeError:
+            return {UNREADABLE_HEADERS: self._headers}
+
+    @property
+    def raw_headers(self) -> bytes:
+        """The bytes of its headers as they were sent; empty if it has none."""
+        return self._headers
 
     @property
     def text(self) -> str:

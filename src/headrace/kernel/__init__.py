@@ -16,7 +16,6 @@ from headrace.kernel.layout import (
     OFFSET_MAX,
     PAYLOAD_BYTES_MAX,
     PROOF_ROW_BYTES,
-    USER_HEADER_FIELD_BYTES_MAX,
     USER_HEADERS_BYTES_MAX,
     Columns,
 )
@@ -66,7 +65,6 @@ __all__ = [
     "PAYLOAD_BYTES_MAX",
     "PROOF_ROW_BYTES",
     "USER_HEADERS_BYTES_MAX",
-    "USER_HEADER_FIELD_BYTES_MAX",
     "BatchError",
     "Columns",
     "Reason",

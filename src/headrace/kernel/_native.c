@@ -56,10 +56,8 @@
     X(PAYLOAD_LENGTH_AT, 36)               \
     X(FRAME_RESERVED_AT, 40)               \
     X(MESSAGE_ID_BYTES, 16)                \
-    X(USER_HEADER_PREFIX_BYTES, 5)         \
     X(PAYLOAD_BYTES_MAX, 64000000)         \
     X(USER_HEADERS_BYTES_MAX, 100000)      \
-    X(USER_HEADER_FIELD_BYTES_MAX, 255)    \
     X(COLUMN_BYTES_MAX, INT32_MAX)         \
     X(BATCH_BYTES_MAX, INT32_MAX)          \
     X(PROOF_ROW_BYTES, 32)                 \
@@ -82,10 +80,6 @@ enum { LAYOUT(AS_ENUMERATOR) };
     X(FRAME_CHECKSUM, 10)           \
     X(FRAME_RESERVED, 11)           \
     X(OFFSET_DELTA, 12)             \
-    X(USER_HEADERS_TRUNCATED, 13)   \
-    X(USER_HEADER_KIND, 14)         \
-    X(USER_HEADER_LENGTH, 15)       \
-    X(USER_HEADERS_ODD, 16)         \
     X(TRAILING_BYTES, 17)           \
     X(BATCH_CHECKSUM, 18)           \
     X(COLUMN_LENGTH, 19)            \
@@ -581,33 +575,6 @@ static bool open_stamped(const uint8_t *data, uint64_t position, uint64_t size, 
     return true;
 }
 
-/* Fields come in pairs, key and value, and fill the headers exactly. */
-static bool check_user_headers(const uint8_t *data, uint64_t position, uint64_t length,
-                               int64_t frame, Fault *fault)
-{
-    uint64_t left = length;
-    uint64_t fields = 0;
-    for (; left > 0; fields++) {
-        uint64_t at = position + (length - left);
-        if (left < USER_HEADER_PREFIX_BYTES)
-            return blame(fault, REASON_USER_HEADERS_TRUNCATED, frame, at, left,
-                         USER_HEADER_PREFIX_BYTES);
-        uint64_t field = load32(data + at + 1);
-        if (data[at] == 0)
-            return blame(fault, REASON_USER_HEADER_KIND, frame, at, 0, 1);
-        if (field == 0 || field > USER_HEADER_FIELD_BYTES_MAX)
-            return blame(fault, REASON_USER_HEADER_LENGTH, frame, at + 1, field,
-                         USER_HEADER_FIELD_BYTES_MAX);
-        field += USER_HEADER_PREFIX_BYTES;
-        if (field > left)
-            return blame(fault, REASON_USER_HEADERS_TRUNCATED, frame, at, left, field);
-        left -= field;
-    }
-    if (fields % 2 != 0)
-        return blame(fault, REASON_USER_HEADERS_ODD, frame, position + length, fields, fields + 1);
-    return true;
-}
-
 /* A walk over the frames of one batch. `spare` falls by each payload and its user headers; as it
  * never falls below zero, every frame header to come lies inside the batch. */
 typedef struct {
@@ -656,7 +623,7 @@ typedef struct {
     uint64_t room;
 } Place;
 
-/* Takes the next frame. `check` adds what is dear: its checksum and its user headers. */
+/* Takes the next frame. `check` adds what is dear: its checksum. */
 INLINE bool step_placing(Walk *walk, bool check, const Place *place, Frame *frame, Fault *fault)
 {
     const uint8_t *start = walk->data + walk->position;
@@ -688,10 +655,6 @@ INLINE bool step_placing(Walk *walk, bool check, const Place *place, Frame *fram
     if (UNLIKELY(delta != walk->delta_first + walk->index))
         return blame(fault, REASON_OFFSET_DELTA, (int64_t)walk->index,
                      walk->position + OFFSET_DELTA_AT, delta, walk->delta_first + walk->index);
-    if (check && headers > 0
-        && !check_user_headers(walk->data, walk->position + FRAME_HEADER_BYTES + payload, headers,
-                               (int64_t)walk->index, fault))
-        return false;
     *frame = (Frame){start, walk->position, payload, headers};
     walk->position += FRAME_HEADER_BYTES + body;
     walk->spare -= body;
@@ -1452,10 +1415,6 @@ INLINE bool build_frame(const Source *source, uint64_t index, uint64_t origin, u
     uint64_t delta = load64(source->timestamps + 8 * index) - origin;
     if (UNLIKELY(delta > UINT32_MAX))
         return blame(fault, REASON_TIMESTAMP_SPAN, (int64_t)index, 8 * index, delta, UINT32_MAX);
-    if (headers_length > 0
-        && !check_user_headers(source->headers.values, *headers, headers_length, (int64_t)index,
-                               fault))
-        return false;
     uint8_t *start = *frame;
     uint64_t size = FRAME_HEADER_BYTES + payload_length + headers_length;
     memcpy(start + FRAME_ID_AT, source->ids + MESSAGE_ID_BYTES * index, MESSAGE_ID_BYTES);

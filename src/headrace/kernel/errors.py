@@ -22,10 +22,7 @@ class Reason(IntEnum):
     FRAME_CHECKSUM = 10
     FRAME_RESERVED = 11
     OFFSET_DELTA = 12
-    USER_HEADERS_TRUNCATED = 13
-    USER_HEADER_KIND = 14
-    USER_HEADER_LENGTH = 15
-    USER_HEADERS_ODD = 16
+    # 13 to 16 are retired: they judged the content of user headers, which is opaque.
     TRAILING_BYTES = 17
     BATCH_CHECKSUM = 18
     COLUMN_LENGTH = 19
@@ -47,10 +44,6 @@ _TEXTS = {
     Reason.FRAME_CHECKSUM: "frame checksum {found:#018x} stored, {wanted:#018x} computed",
     Reason.FRAME_RESERVED: "reserved field of the frame header is {found}, not {wanted}",
     Reason.OFFSET_DELTA: "offset_delta {found}, expected {wanted}",
-    Reason.USER_HEADERS_TRUNCATED: "user header field needs {wanted} bytes, {found} left",
-    Reason.USER_HEADER_KIND: "user header field of kind {found}, at least {wanted} expected",
-    Reason.USER_HEADER_LENGTH: "user header field of {found} bytes, allowed 1 to {wanted}",
-    Reason.USER_HEADERS_ODD: "{found} user header fields, a key without its value",
     Reason.TRAILING_BYTES: "{found} bytes after the last frame, {wanted} expected",
     Reason.BATCH_CHECKSUM: "batch checksum {found:#018x} stored, {wanted:#018x} computed",
     Reason.COLUMN_LENGTH: "column of {found} bytes, {wanted} expected",

@@ -33,8 +33,6 @@ from headrace.kernel.layout import (
     PARTITION_ID_AT,
     PAYLOAD_BYTES_MAX,
     PAYLOAD_LENGTH_AT,
-    USER_HEADER_FIELD_BYTES_MAX,
-    USER_HEADER_PREFIX_BYTES,
     USER_HEADERS_BYTES_MAX,
     USER_HEADERS_LENGTH_AT,
     Columns,
@@ -55,7 +53,6 @@ _STAMP = Struct("<QQQ")
 _FRAME = Struct("<Q16xIIIIQ")
 # id, offset_delta, timestamp_delta, user_headers_length, payload_length, reserved
 _FRAME_BODY = Struct("<16sIIIIQ")
-_FIELD_PREFIX = Struct("<BI")
 _U32 = Struct("<I")
 _U64 = Struct("<Q")
 _ROW = Struct("<4Q")
@@ -298,7 +295,6 @@ def build(
         _check_row(index, payload_ends, header_ends, times[index] - origin)
         payload = views[2][payload_ends[index] : payload_ends[index + 1]]
         start, end = header_ends[index], header_ends[index + 1]
-        _check_user_headers(header_values, start, end, index)
         body = _FRAME_BODY.pack(
             bytes(views[0][index * MESSAGE_ID_BYTES : (index + 1) * MESSAGE_ID_BYTES]),
             index,
@@ -451,7 +447,7 @@ def _open_stamped(view: memoryview, position: int, *, exact: bool) -> _Batch:
 
 
 def _walk(view: memoryview, batch: _Batch, stop: int, *, check: bool) -> Iterator[_Frame]:
-    """Yield the frames before index `stop`; `check` adds their checksums and user headers.
+    """Yield the frames before index `stop`; `check` adds their checksums.
 
     `spare` falls by each payload and its user headers; as it never falls below zero, every frame
     header to come lies inside the batch.
@@ -483,8 +479,6 @@ def _walk(view: memoryview, batch: _Batch, stop: int, *, check: bool) -> Iterato
             place = position + OFFSET_DELTA_AT
             wanted = batch.delta_first + index
             raise BatchError(Reason.OFFSET_DELTA, index, place, delta, wanted)
-        if check and headers:
-            _check_user_headers(view, headers_at, end, index)
         yield checksum, position, timestamp_delta, headers_at - payload, headers_at, end
         position = end
         spare -= body
@@ -500,30 +494,6 @@ def _length_fault(index: int, position: int, payload: int, headers: int, spare: 
         place = position + USER_HEADERS_LENGTH_AT
         return BatchError(Reason.USER_HEADERS_LENGTH, index, place, headers, USER_HEADERS_BYTES_MAX)
     return BatchError(Reason.FRAME_LENGTH, index, position, payload + headers, spare)
-
-
-def _check_user_headers(view: memoryview, start: int, end: int, frame: int) -> None:
-    """Fields come in pairs, key and value, and fill the headers exactly."""
-    at = start
-    fields = 0
-    while at < end:
-        left = end - at
-        if left < USER_HEADER_PREFIX_BYTES:
-            wanted = USER_HEADER_PREFIX_BYTES
-            raise BatchError(Reason.USER_HEADERS_TRUNCATED, frame, at, left, wanted)
-        kind, length = _FIELD_PREFIX.unpack_from(view, at)
-        if kind == 0:
-            raise BatchError(Reason.USER_HEADER_KIND, frame, at, 0, 1)
-        if not 1 <= length <= USER_HEADER_FIELD_BYTES_MAX:
-            wanted = USER_HEADER_FIELD_BYTES_MAX
-            raise BatchError(Reason.USER_HEADER_LENGTH, frame, at + 1, length, wanted)
-        length += USER_HEADER_PREFIX_BYTES
-        if length > left:
-            raise BatchError(Reason.USER_HEADERS_TRUNCATED, frame, at, left, length)
-        at += length
-        fields += 1
-    if fields % 2:
-        raise BatchError(Reason.USER_HEADERS_ODD, frame, end, fields, fields + 1)
 
 
 def _check(view: memoryview, batch: _Batch) -> list[_Frame]:

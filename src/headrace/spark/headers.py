@@ -2,7 +2,8 @@
 
 A message without headers has none: null. Of a name that is there twice the last one holds, as in
 the client. A name that is no text becomes the text of its value. Numbers are little-endian, and a
-text casts to `string` as it is.
+text casts to `string` as it is. Headers that cannot be read, such as encrypted ones, are one entry:
+their bytes under the name `!raw`.
 
 Flow: read.
 """
@@ -12,7 +13,7 @@ import pyarrow as pa
 
 from headrace.kernel import Columns
 from headrace.wire.errors import DecodeError
-from headrace.wire.fields import Field, decode_user_headers
+from headrace.wire.fields import UNREADABLE_HEADERS, Field, decode_user_headers
 
 HEADERS_TYPE = pa.map_(pa.string(), pa.binary())
 # Most producers send the same few sets of headers again and again.
@@ -47,10 +48,17 @@ def decode_headers(made: Columns) -> pa.Array:
 def _decode(raw: bytes, known: dict[bytes, dict[str, bytes]]) -> dict[str, bytes]:
     found = known.get(raw)
     if found is None:
-        found = {_name(key): value.data for key, value in decode_user_headers(raw)}
+        found = _read(raw)
         if len(known) < _KNOWN_MAX:
             known[raw] = found
     return found
+
+
+def _read(raw: bytes) -> dict[str, bytes]:
+    try:
+        return {_name(key): value.data for key, value in decode_user_headers(raw)}
+    except DecodeError:
+        return {UNREADABLE_HEADERS: raw}
 
 
 def _name(key: Field) -> str:

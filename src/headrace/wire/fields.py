@@ -11,12 +11,13 @@ from typing import TypeAlias
 import msgspec
 
 from headrace.base.limits import OPTION_FIELD_BYTES_MAX
-from headrace.kernel import USER_HEADER_FIELD_BYTES_MAX
 from headrace.wire.codec import U32, Reader, read_text
 from headrace.wire.errors import Code, DecodeError
 
-assert OPTION_FIELD_BYTES_MAX == USER_HEADER_FIELD_BYTES_MAX
 FIELD_BYTES_MAX = OPTION_FIELD_BYTES_MAX
+# The one header under which readers show the bytes of headers that cannot be read: nodes take any
+# bytes, because clients that encrypt messages encrypt their headers too.
+UNREADABLE_HEADERS = "!raw"
 
 FieldValue: TypeAlias = bytes | str | bool | int | float
 
@@ -192,7 +193,11 @@ UserHeaders: TypeAlias = tuple[tuple[Field, Field], ...]
 
 
 def decode_user_headers(data: bytes | bytearray | memoryview) -> UserHeaders:
-    """Read the headers of one message; keys and values alternate to the last byte."""
+    """Return the headers of one message; keys and values alternate to the last byte.
+
+    Raises:
+        DecodeError: These bytes are no headers; readers show them as `UNREADABLE_HEADERS`.
+    """
     reader = Reader(data)
     headers = []
     while reader.remaining:
