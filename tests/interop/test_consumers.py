@@ -249,3 +249,27 @@ async def test_two_consumers_of_a_group(connect: Connect, stream: str) -> None:
 
 async def _payloads(messages: AsyncIterator[ReceiveMessage], count: int) -> list[bytes]:
     return [(await anext(messages)).payload() for _ in range(count)]
+
+
+async def test_a_running_consumer_goes_on_after_its_group_was_deleted(
+    connect: Connect, stream: str
+) -> None:
+    """It creates the group again, joins and goes on; what it has seen before it skips itself."""
+    client, other = await connect(), await connect()
+    await _prepare(client, stream)
+    consumer = await client.consumer_group(
+        "group",
+        stream,
+        "topic",
+        poll_interval=timedelta(milliseconds=1),
+        polling_retry_interval=timedelta(milliseconds=50),
+    )
+    messages = consumer.iter_messages()
+    assert await _take(messages, COUNT) == list(range(COUNT))
+    await other.delete_consumer_group(stream, "topic", "group")
+    await other.send_messages(stream, "topic", 0, [SendMessage("new")])
+    taken = await asyncio.wait_for(_take(messages, 1), WAIT_SECONDS_MAX)
+    assert taken == [COUNT]
+    group = await other.get_consumer_group(stream, "topic", "group")
+    assert group is not None
+    assert [each.partitions for each in group.members] == [[0]]

@@ -67,8 +67,8 @@ def test_what_is_not_there(stage: Stage) -> None:
     assert code_of(reads.get_group, state, GetGroup(9, 0, 0)) == Code.STREAM_ID_NOT_FOUND
     assert code_of(reads.get_groups, state, GetGroups(9, 0)) == Code.STREAM_ID_NOT_FOUND
     assert code_of(reads.get_groups, state, GetGroups(1, 9)) == Code.TOPIC_ID_NOT_FOUND
-    missing = SyncGroup("shop", "orders", 9)
-    assert code_of(reads.sync_group, state, missing, 5) == Code.CONSUMER_GROUP_ID_NOT_FOUND
+    for missing in (("shop", "orders", 9), ("shop", "none", 0), ("none", "orders", 0)):
+        assert reads.sync_group(state, SyncGroup(*missing), 5) is None
     assert reads.sync_group(state, SyncGroup("shop", "orders", 0), 6) is None
 
 

@@ -99,13 +99,17 @@ def get_groups(state: State, request: GetGroups) -> tuple[Group, ...]:
 
 
 def sync_group(state: State, request: SyncGroup, client: int) -> Assignment | None:
-    """Give what a member may poll; nothing if the client is no member.
+    """Return what a member may poll; nothing if the client is no member.
 
-    Raises:
-        RefusedError: There is no such stream, topic or group.
+    Of a group that does not exist nobody is a member, nor where its stream or topic does not: to
+    clients a refusal is final, and nothing means that they create the group and join again.
     """
-    topic = resolve.route(state, request.stream, request.topic)
-    roster = resolve.group(topic, request.group).roster
+    stream = state.streams.find(request.stream)
+    topic = None if stream is None else stream.topics.find(request.topic)
+    group = None if topic is None else topic.groups.find(request.group)
+    if group is None:
+        return None
+    roster = group.roster
     partitions = pollable(roster, client)
     return None if partitions is None else Assignment(roster.generation, partitions)
 

@@ -4,7 +4,7 @@ from headrace.base.checksum import xxh32
 from headrace.groups.roster import may_poll, owns
 from headrace.metadata import resolve
 from headrace.metadata.state import Topic
-from headrace.wire.identifiers import Consumer
+from headrace.wire.identifiers import Consumer, Identifier
 from headrace.wire.numbers import ConsumerKind
 
 
@@ -19,9 +19,14 @@ def consumer_key(topic: Topic, consumer: Consumer) -> int:
     return consumer.id if isinstance(consumer.id, int) else xxh32(consumer.id.encode())
 
 
-def may_poll_partition(topic: Topic, group_id: int, client: int, partition: int) -> bool:
-    """Whether a client is served from a partition for its group (CG-14)."""
-    return may_poll(resolve.group(topic, group_id).roster, client=client, partition=partition)
+def may_poll_partition(topic: Topic, group: Identifier, client: int, partition: int) -> bool:
+    """Whether a client is served from a partition for its group (CG-14).
+
+    A group that does not exist serves nobody: its members are told to sync, and sync tells them
+    to join.
+    """
+    found = topic.groups.find(group)
+    return found is not None and may_poll(found.roster, client=client, partition=partition)
 
 
 def owns_partition(topic: Topic, group_id: int, client: int, partition: int) -> bool:

@@ -74,19 +74,18 @@ class Polls:
             desk.state, connection.user_id, POLL_MESSAGES.code, request.stream, request.topic
         )
         kind = request.consumer.kind
-        key_id = consumer_key(topic, request.consumer)
         partition = request.partition_id
         if kind == ConsumerKind.GROUP:
             if partition is None:
                 self._send(connection.number, header, 0, 0, None)
                 return
-            if not may_poll_partition(topic, key_id, header.client, partition):
+            if not may_poll_partition(topic, request.consumer.id, header.client, partition):
                 self._resync(connection.number, header)
                 return
         partition = partition or 0
         if partition >= len(topic.partitions):
             raise RefusedError(Code.PARTITION_NOT_FOUND, partition=partition)
-        key = _Key(topic.namespace(partition), kind, key_id)
+        key = _Key(topic.namespace(partition), kind, consumer_key(topic, request.consumer))
         self._begin(_Poll(connection.number, header, request, partition, key))
 
     def _resync(self, connection: int, header: RequestHeader) -> None:

@@ -406,7 +406,7 @@ _CURRENT = (
         "Members poll what they were told to poll.",
         Edit(
             polls.Polls.poll,
-            "if not may_poll_partition(topic, key_id, header.client, partition):",
+            "if not may_poll_partition(topic, request.consumer.id, header.client, partition):",
             "if False:",
         ),
     ),
