@@ -339,6 +339,21 @@ async def test_offsets_of_a_consumer(connect: Connect, stream: str) -> None:
         await client.send_binary_request(122, delete)
 
 
+async def test_an_offset_that_a_poll_stored_is_seen_at_once(connect: Connect, stream: str) -> None:
+    client = await connect()
+    await _prepare(client, stream)
+    await _send(client, stream, *[str(number) for number in range(50)])
+    consumer = WireConsumer(ConsumerKind.CONSUMER, "reader")
+    request = GET_OFFSET.encode_request(GetOffset(consumer, stream, "topic", 0))
+    for number in range(50):
+        start = PollingStrategy.Offset(number)
+        reader = Consumer.Single("reader")
+        assert await _poll(client, stream, start, 1, auto_commit=True, consumer=reader)
+        stored = GET_OFFSET.decode_reply(await client.send_binary_request(120, request))
+        assert stored is not None
+        assert stored.stored_offset == number
+
+
 async def test_two_clients_see_the_same(connect: Connect, stream: str) -> None:
     sending_client, reading_client = await connect(), await connect()
     await _prepare(sending_client, stream)

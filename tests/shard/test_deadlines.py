@@ -85,6 +85,13 @@ def poll_behind_commit(client: Client) -> bytes:
     return poll(client, Next())
 
 
+def offset_behind_commit(client: Client) -> bytes:
+    """Poll once, so that the question for the offset waits until this one is stored."""
+    read_answer(client.send_frame(poll(client, Next())))
+    consumer = Consumer(ConsumerKind.CONSUMER, 1)
+    return client.make_frame(messages.GET_OFFSET, messages.GetOffset(consumer, "s", "t", 0))
+
+
 def flush(client: Client) -> bytes:
     return client.make_frame(
         topics.FLUSH_UNSAVED_BUFFER, topics.FlushUnsavedBuffer("s", "t", 0, fsync=True)
@@ -138,6 +145,7 @@ KINDS = {
         NOT_DONE,
     ),
     "poll: segments": Kind(stick_segments, lambda c: poll(c, First()), NOT_DONE),
+    "get offset": Kind(stick_disk(DATA), offset_behind_commit, NOT_DONE),
     "poll: next": Kind(stick_disk(DATA), poll_behind_commit, NOT_DONE),
     "flush": Kind(stick_segments, flush, UNKNOWN),
     "snapshot": Kind(

@@ -8,6 +8,7 @@ Invariants: `by_client` names exactly the connections that hold a session.
 from collections.abc import Iterable
 
 from headrace.shard.credential import Credential
+from headrace.wire.errors import Code, RefusedError
 from headrace.wire.numbers import Transport
 
 NO_USER = -1
@@ -84,6 +85,17 @@ class Connections:
     def get(self, number: int) -> Connection | None:
         """Give a connection that is still there."""
         return self._by_number.get(number)
+
+    def bound(self, number: int) -> Connection:
+        """Return a connection that holds a session.
+
+        Raises:
+            RefusedError: It is gone, or its session is over.
+        """
+        found = self._by_number.get(number)
+        if found is None or not found.is_bound:
+            raise RefusedError(Code.UNAUTHENTICATED)
+        return found
 
     def of_client(self, client: int) -> Connection | None:
         """Give the connection that holds a client's session."""

@@ -2,7 +2,7 @@
 
 ```
 poll -> partition, consumer -> tail: answered now | segments: answered when read
-     -> auto commit: an op of the partition; a following `next` waits until it is applied (O3.6)
+     -> auto commit: an op of the partition; what follows waits until it is applied (O3.6)
 ```
 
 Flow: route, reply.
@@ -10,35 +10,26 @@ Flow: route, reply.
 
 import struct
 from collections.abc import Mapping
+from functools import partial
 from typing import NamedTuple
 
 from headrace.metadata.access import reach
 from headrace.partitions import gather
 from headrace.partitions.gather import Polled, PollStart
 from headrace.ports.recovered import Finding
+from headrace.shard.auto_commits import AutoCommits, OffsetKey
 from headrace.shard.connections import Connection
 from headrace.shard.consumers import consumer_key, may_poll_partition
 from headrace.shard.desk import Desk
 from headrace.shard.keeper import Keeper, Local
-from headrace.vsr.events import OwnOp
-from headrace.wire.codec import encode
-from headrace.wire.commands.internal import OFFSET_MARK, OffsetMark
 from headrace.wire.commands.messages import POLL_MESSAGES, RESYNC_PARTITION, PollMessages
 from headrace.wire.errors import Code, RefusedError
 from headrace.wire.identifiers import First, FromOffset, FromTimestamp, Next
-from headrace.wire.numbers import ConsumerKind, Operation
+from headrace.wire.numbers import ConsumerKind
 from headrace.wire.requests import RequestHeader
 
 _PREFIX = struct.Struct("<IQI")
 _DAMAGES_MAX = 1024
-
-
-class _Key(NamedTuple):
-    """Whose offset in which partition."""
-
-    group: int
-    kind: ConsumerKind
-    id: int
 
 
 class _Poll(NamedTuple):
@@ -48,7 +39,7 @@ class _Poll(NamedTuple):
     header: RequestHeader
     request: PollMessages
     partition: int
-    key: _Key
+    key: OffsetKey
     ticket: int = 0  # once it waits
 
 
@@ -59,8 +50,7 @@ class Polls:
         self._desk = desk
         self._keeper = keeper
         self._reading: dict[int, _Poll] = {}  # by ticket: segments are read for them
-        self._commits: dict[_Key, int] = {}  # what was served and is not stored yet
-        self._parked: dict[_Key, list[_Poll]] = {}  # `next` polls behind such a commit
+        self.commits = AutoCommits(desk, keeper)
         self._damages: dict[tuple[str, str], None] = {}  # what was logged already
 
     def poll(self, connection: Connection, header: RequestHeader, request: PollMessages) -> None:
@@ -85,7 +75,7 @@ class Polls:
         partition = partition or 0
         if partition >= len(topic.partitions):
             raise RefusedError(Code.PARTITION_NOT_FOUND, partition=partition)
-        key = _Key(topic.namespace(partition), kind, consumer_key(topic, request.consumer))
+        key = OffsetKey(topic.namespace(partition), kind, consumer_key(topic, request.consumer))
         self._begin(_Poll(connection.number, header, request, partition, key))
 
     def _resync(self, connection: int, header: RequestHeader) -> None:
@@ -107,8 +97,9 @@ class Polls:
         if is_group and not self._desk.data_plane.is_current(local.replica):
             raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED)  # O6.2
         self._keeper.retention.touch(*poll.key)
-        if isinstance(poll.request.strategy, Next) and poll.key in self._commits:
-            self._parked.setdefault(poll.key, []).append(self._waiting(poll))
+        if isinstance(poll.request.strategy, Next) and self.commits.is_pending(poll.key):
+            parked = self._waiting(poll)
+            self.commits.park(poll.key, parked.ticket, partial(self._go_on, parked))
             return False
         if len(self._reading) >= self._desk.settings.disk_polls_max:
             raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED)
@@ -146,7 +137,7 @@ class Polls:
         current = local.machine.current_offset
         self._send(poll.connection, poll.header, poll.partition, current, polled)
         if poll.request.auto_commit and polled.messages_count:
-            self._commit(local, poll.key, polled.last_offset)
+            self.commits.commit(local, poll.key, polled.last_offset)
 
     def _send(
         self,
@@ -164,24 +155,6 @@ class Polls:
         size = len(prefix) + sum(len(part) for part in polled.parts)
         answers.reply_parts(connection, header, (prefix, *polled.parts), size)
 
-    # Auto commit.
-
-    def _commit(self, local: Local, key: _Key, offset: int) -> None:
-        """Have what was served stored; it never moves backwards."""
-        if not local.replica.is_primary:
-            return
-        stored = local.machine.peek_offset(key.kind, key.id)
-        if stored is not None and stored >= offset:
-            return
-        self._commits[key] = max(offset, self._commits.get(key, 0))
-        self._propose(key)
-
-    def _propose(self, key: _Key) -> None:
-        mark = OffsetMark(key.kind, key.id, self._commits[key])
-        body = encode(OFFSET_MARK, mark)
-        own = OwnOp(Operation.AUTO_COMMIT_OFFSET, body)
-        self._desk.data_plane.propose(key.group, own)
-
     def after_turn(self) -> None:
         """Answer what was read, and the polls that waited for an offset to be stored."""
         removed = self._keeper.take_removed()
@@ -191,8 +164,7 @@ class Polls:
             local = self._keeper.locals.get(group)
             if local is not None:
                 self._finish(local, ticket, result)
-        if self._commits:
-            self._settle_commits()
+        self.commits.settle()
 
     def _finish(self, local: Local, ticket: int, result: Polled | RefusedError) -> None:
         poll = self._reading.pop(ticket, None)
@@ -219,6 +191,10 @@ class Polls:
             self._damages[local.name, text] = None
             self._keeper.findings.append(Finding("damaged", local.name, 0, text))
 
+    def _go_on(self, poll: _Poll) -> bool:
+        """Go on with a poll that waited for an offset; return whether it is answered."""
+        return not self._may_go_on(poll) or self._begin(poll)
+
     def _may_go_on(self, poll: _Poll) -> bool:
         """Whether the partition is still dealt to the member: much can change while a poll waits.
 
@@ -227,9 +203,7 @@ class Polls:
         Raises:
             RefusedError: The user may not poll any more (SE-4), or the session is over.
         """
-        connection = self._desk.connections.get(poll.connection)
-        if connection is None or not connection.is_bound:
-            raise RefusedError(Code.UNAUTHENTICATED)
+        connection = self._desk.connections.bound(poll.connection)
         asked, state = poll.request, self._desk.state
         topic = reach(state, connection.user_id, POLL_MESSAGES.code, asked.stream, asked.topic)
         client, key = poll.header.client, poll.key
@@ -245,63 +219,17 @@ class Polls:
         self._desk.answers.end(poll.ticket)
         self._desk.answers.refuse(poll.connection, poll.header, self._desk.refusal(code))
 
-    def _settle_commits(self) -> None:
-        for key in list(self._commits):
-            local = self._keeper.locals.get(key.group)
-            if local is not None and local.replica.is_primary:
-                stored = local.machine.peek_offset(key.kind, key.id)
-                if stored is None or stored < self._commits[key]:
-                    continue
-            del self._commits[key]
-            for poll in self._parked.pop(key, ()):
-                self._resume(poll)
-
-    def _resume(self, poll: _Poll) -> None:
-        """Go on with a poll that was parked, unless nobody waits for it any more."""
-        answers = self._desk.answers
-        if not answers.is_waiting(poll.ticket):
-            return
-        try:
-            if not self._may_go_on(poll) or self._begin(poll):
-                answers.end(poll.ticket)
-        except RefusedError as error:
-            self._refuse(poll, error.code)
-
     def tick(self) -> None:
-        """Propose again what found no place, and forget the polls for which nobody waits."""
-        for key in list(self._commits):
-            local = self._keeper.locals.get(key.group)
-            if local is None or local.machine.next_offset <= self._commits[key]:
-                del self._commits[key]  # The partition is gone or was purged.
-                for poll in self._parked.pop(key, ()):
-                    self._resume(poll)
-            else:
-                self._propose(key)
-        if self._desk.data_plane.is_without_space:
-            self._refuse_parked()
-        answers = self._desk.answers
-        for key, polls in list(self._parked.items()):
-            self._parked[key] = [poll for poll in polls if answers.is_waiting(poll.ticket)]
-            if not self._parked[key]:
-                del self._parked[key]
-
-    def _refuse_parked(self) -> None:
-        """Refuse the polls behind offsets that are not stored: that may lack space (O2.3)."""
-        parked, self._parked = self._parked, {}
-        for polls in parked.values():
-            for poll in polls:
-                if self._desk.answers.is_waiting(poll.ticket):
-                    self._refuse(poll, Code.CANNOT_APPEND_MESSAGE)
+        """Let time pass for the offsets that polls store."""
+        self.commits.tick()
 
     def _forget_partitions(self, removed: Mapping[int, None]) -> None:
         """Refuse the polls of partitions that are gone, or are others now."""
+        self.commits.forget_partitions(removed)
         gone = [poll for poll in self._reading.values() if poll.key.group in removed]
         self._reading = {
             ticket: poll for ticket, poll in self._reading.items() if poll.key.group not in removed
         }
-        for key in [key for key in self._commits if key.group in removed]:
-            del self._commits[key]
-            gone += self._parked.pop(key, ())
         for poll in gone:
             if self._desk.answers.is_waiting(poll.ticket):
                 self._refuse(poll, Code.PARTITION_NOT_FOUND)

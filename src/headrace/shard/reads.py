@@ -6,15 +6,15 @@ Flow: route, reply.
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from headrace.metadata import admission, reads, resolve
+from headrace.metadata import admission, reads
 from headrace.metadata.access import Scope, check_access, reach
 from headrace.metadata.describe import PartitionStats
 from headrace.ports.host import HostFacts, MakeSnapshot, SnapshotMade
 from headrace.shard.connections import NO_USER, Connection
-from headrace.shard.consumers import consumer_key
 from headrace.shard.counters import read_counters
 from headrace.shard.desk import Desk
 from headrace.shard.keeper import Keeper
+from headrace.shard.offset_reads import OffsetReads
 from headrace.shard.plans import plan_segments
 from headrace.shard.polls import Polls
 from headrace.wire.commands import (
@@ -38,11 +38,9 @@ from headrace.wire.requests import RequestHeader
 _Read: TypeAlias = Callable[[Connection, RequestHeader, Any], Any]
 
 _SNAPSHOTS_MAX = 4
-# What does not need the metadata of now: an offset is current where its partition is led, and a
-# plan names what is committed, as a poll gives it.
+# What does not need the metadata of now: a plan names what is committed, as a poll gives it.
 _READ_ANYWHERE = (
     system.GET_CLUSTER_METADATA.code,
-    messages.GET_OFFSET.code,
     segments.PLAN_SEGMENTS.code,
 )
 
@@ -75,12 +73,12 @@ class Reads:
             groups.GET_GROUP.code: self._get_group,
             groups.GET_GROUPS.code: self._get_groups,
             groups.SYNC_GROUP.code: self._sync_group,
-            messages.GET_OFFSET.code: self._get_offset,
             segments.PLAN_SEGMENTS.code: self._plan_segments,
             GET_HOLDERS.code: self._get_holders,
         }
         self._begun: dict[int, _Read] = {  # answer themselves, maybe later
             messages.POLL_MESSAGES.code: polls.poll,
+            messages.GET_OFFSET.code: OffsetReads(desk, keeper, polls.commits).get,
             system.GET_SNAPSHOT.code: self._get_snapshot,
             topics.FLUSH_UNSAVED_BUFFER.code: self._flush,
         }
@@ -292,31 +290,6 @@ class Reads:
         return reads.sync_group(self._desk.state, request, connection.client)
 
     # Partitions.
-
-    def _get_offset(
-        self, connection: Connection, _: RequestHeader, request: messages.GetOffset
-    ) -> messages.StoredOffset | None:
-        code = messages.GET_OFFSET.code
-        state = self._desk.state
-        self._check(connection, code, Scope(request.stream, request.topic))
-        try:
-            topic = resolve.route(state, request.stream, request.topic)
-            key = consumer_key(topic, request.consumer)
-        except RefusedError as error:
-            if self._desk.refusal(error.code) != error.code:
-                raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED) from None
-            return None
-        partition = request.partition_id or 0
-        if partition >= len(topic.partitions):
-            raise RefusedError(Code.PARTITION_NOT_FOUND, partition=partition)
-        local = self._keeper.find(topic.namespace(partition))
-        if not self._desk.data_plane.is_current(local.replica):
-            raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED)  # O6.2
-        machine = local.machine
-        stored = machine.stored_offset(request.consumer.kind, key)
-        if stored is None:
-            return None
-        return messages.StoredOffset(partition, machine.current_offset, stored)
 
     def _get_holders(
         self, connection: Connection, _: RequestHeader, request: GetHolders

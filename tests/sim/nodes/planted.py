@@ -17,11 +17,13 @@ from headrace.partitions import (
     writer,
 )
 from headrace.shard import (
+    auto_commits,
     believed_time,
     checkpoints,
     desk,
     keeper,
     login,
+    offset_reads,
     plane,
     polls,
     purges,
@@ -64,7 +66,11 @@ _PARTITIONS = (
             "(stored is None or mark.offset > stored)",
             "True",
         ),
-        Edit(polls.Polls._commit, "if stored is not None and stored >= offset:", "if False:"),
+        Edit(
+            auto_commits.AutoCommits.commit,
+            "if stored is not None and stored >= offset:",
+            "if False:",
+        ),
     ),
     _bug(
         "purge_keeps_offsets",
@@ -277,7 +283,7 @@ _REQUESTS = (
         "auto_commit_is_no_op",
         "An offset is stored where it was served; nobody else needs it.",
         Edit(
-            polls.Polls._commit,
+            auto_commits.AutoCommits.commit,
             "self._propose(key)",
             "local.machine._offsets.store(key.kind, key.id, offset)",
         ),
@@ -355,9 +361,9 @@ _CURRENT = (
         "offsets_read_by_old_primary",
         "Who leads knows every offset.",
         Edit(
-            shard_reads.Reads._get_offset,
-            "if not self._desk.data_plane.is_current(local.replica):",
-            "if not local.replica.is_serving:",
+            offset_reads.OffsetReads._find,
+            "if not desk.data_plane.is_current(self._keeper.find(key.group).replica):",
+            "if not self._keeper.find(key.group).replica.is_serving:",
         ),
     ),
     _bug(

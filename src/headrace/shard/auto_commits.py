@@ -1,0 +1,137 @@
+"""Offsets that polls store by themselves, and the requests that wait until they are stored (O3.6).
+
+```
+poll served -> op proposed -> applied: whoever waits goes on
+            -> again every tick, until it is applied or the partition is gone
+```
+
+Flow: replicate, reply.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from headrace.base.ids import GroupId
+from headrace.shard.desk import Desk
+from headrace.shard.keeper import Keeper, Local
+from headrace.vsr.events import OwnOp
+from headrace.wire.codec import encode
+from headrace.wire.commands.internal import OFFSET_MARK, OffsetMark
+from headrace.wire.errors import Code, RefusedError
+from headrace.wire.numbers import ConsumerKind, Operation
+
+
+class OffsetKey(NamedTuple):
+    """Whose offset in which partition."""
+
+    group: GroupId
+    kind: ConsumerKind
+    id: int
+
+
+class _Parked(NamedTuple):
+    """A request behind an offset that is not stored yet."""
+
+    ticket: int
+    go_on: Callable[[], bool]
+
+
+class AutoCommits:
+    """What was served and is not stored yet, of all partitions of a shard."""
+
+    def __init__(self, desk: Desk, keeper: Keeper) -> None:
+        self._desk = desk
+        self._keeper = keeper
+        self._commits: dict[OffsetKey, int] = {}
+        self._parked: dict[OffsetKey, list[_Parked]] = {}
+
+    def is_pending(self, key: OffsetKey) -> bool:
+        """Whether an offset was served and is not stored yet."""
+        return key in self._commits
+
+    def park(self, key: OffsetKey, ticket: int, go_on: Callable[[], bool]) -> None:
+        """Have a request wait until the pending offset is stored.
+
+        `go_on` is called then, unless nobody waits for its ticket any more. It answers the request
+        or has it wait again, and returns whether it is answered; what it raises is the answer.
+        """
+        assert key in self._commits
+        assert self._desk.answers.is_waiting(ticket)
+        self._parked.setdefault(key, []).append(_Parked(ticket, go_on))
+
+    def commit(self, local: Local, key: OffsetKey, offset: int) -> None:
+        """Store what was served; the stored offset never moves backwards."""
+        if not local.replica.is_primary:
+            return
+        stored = local.machine.peek_offset(key.kind, key.id)
+        if stored is not None and stored >= offset:
+            return
+        self._commits[key] = max(offset, self._commits.get(key, 0))
+        self._propose(key)
+
+    def _propose(self, key: OffsetKey) -> None:
+        mark = OffsetMark(key.kind, key.id, self._commits[key])
+        body = encode(OFFSET_MARK, mark)
+        own = OwnOp(Operation.AUTO_COMMIT_OFFSET, body)
+        self._desk.data_plane.propose(key.group, own)
+
+    def settle(self) -> None:
+        """Resume the requests whose offset is stored now, or will not be stored here."""
+        for key in list(self._commits):
+            local = self._keeper.locals.get(key.group)
+            if local is not None and local.replica.is_primary:
+                stored = local.machine.peek_offset(key.kind, key.id)
+                if stored is None or stored < self._commits[key]:
+                    continue
+            self._drop(key)
+
+    def tick(self) -> None:
+        """Propose again what found no place, and forget the requests that nobody waits for."""
+        for key in list(self._commits):
+            local = self._keeper.locals.get(key.group)
+            if local is None or local.machine.next_offset <= self._commits[key]:
+                self._drop(key)  # The partition is gone or was purged.
+            else:
+                self._propose(key)
+        if self._desk.data_plane.is_without_space:
+            self._refuse_all()
+        answers = self._desk.answers
+        for key, parked in list(self._parked.items()):
+            self._parked[key] = [each for each in parked if answers.is_waiting(each.ticket)]
+            if not self._parked[key]:
+                del self._parked[key]
+
+    def forget_partitions(self, removed: Mapping[int, None]) -> None:
+        """Refuse the requests on partitions that are gone, or are others now."""
+        for key in [key for key in self._commits if key.group in removed]:
+            del self._commits[key]
+            for each in self._parked.pop(key, ()):
+                self._refuse(each, Code.PARTITION_NOT_FOUND)
+
+    def _drop(self, key: OffsetKey) -> None:
+        del self._commits[key]
+        for each in self._parked.pop(key, ()):
+            self._resume(each)
+
+    def _resume(self, parked: _Parked) -> None:
+        answers = self._desk.answers
+        if not answers.is_waiting(parked.ticket):
+            return
+        try:
+            if parked.go_on():
+                answers.end(parked.ticket)
+        except RefusedError as error:
+            self._refuse(parked, error.code)
+
+    def _refuse_all(self) -> None:
+        """Refuse everyone behind offsets that are not stored: that may lack space (O2.3)."""
+        parked, self._parked = self._parked, {}
+        for requests in parked.values():
+            for each in requests:
+                self._refuse(each, Code.CANNOT_APPEND_MESSAGE)
+
+    def _refuse(self, parked: _Parked, code: Code) -> None:
+        waiting = self._desk.answers.end(parked.ticket)
+        if waiting is not None:
+            code = self._desk.refusal(code)
+            self._desk.answers.refuse(waiting.connection, waiting.header, code)

@@ -1,0 +1,81 @@
+"""Answers which offset is stored for a consumer or a group.
+
+An offset that a poll stores by itself counts as stored for the next question: it waits until the op
+is applied, as a `next` poll does (O3.6).
+
+Flow: route, reply.
+"""
+
+from functools import partial
+
+from headrace.metadata import resolve
+from headrace.metadata.access import Scope, check_access
+from headrace.shard.auto_commits import AutoCommits, OffsetKey
+from headrace.shard.connections import Connection
+from headrace.shard.consumers import consumer_key
+from headrace.shard.desk import Desk
+from headrace.shard.keeper import Keeper
+from headrace.wire.commands.messages import GET_OFFSET, GetOffset, StoredOffset
+from headrace.wire.errors import Code, RefusedError
+from headrace.wire.requests import RequestHeader
+
+
+class OffsetReads:
+    """All questions for stored offsets of a shard."""
+
+    def __init__(self, desk: Desk, keeper: Keeper, commits: AutoCommits) -> None:
+        self._desk = desk
+        self._keeper = keeper
+        self._commits = commits
+
+    def get(self, connection: Connection, header: RequestHeader, request: GetOffset) -> None:
+        """Answer which offset is stored, or begin to.
+
+        Raises:
+            RefusedError: It is refused.
+        """
+        self._begin(connection, header, request, 0)
+
+    def _begin(
+        self, connection: Connection, header: RequestHeader, request: GetOffset, ticket: int
+    ) -> bool:
+        """Answer a question or have it wait; return whether it is answered."""
+        desk = self._desk
+        key = self._find(connection, request)
+        if key is not None and self._commits.is_pending(key):
+            ticket = ticket or desk.answers.wait(connection.number, header, desk.now)
+            again = partial(self._go_on, connection.number, header, request, ticket)
+            self._commits.park(key, ticket, again)
+            return False
+        stored = None if key is None else self._read(key, request.partition_id or 0)
+        desk.answers.reply(connection.number, header, GET_OFFSET.encode_reply(stored))
+        return True
+
+    def _go_on(self, number: int, header: RequestHeader, request: GetOffset, ticket: int) -> bool:
+        """Begin again: user, group and topic may be others by now."""
+        return self._begin(self._desk.connections.bound(number), header, request, ticket)
+
+    def _find(self, connection: Connection, request: GetOffset) -> OffsetKey | None:
+        """Return whose offset is asked for; nothing where the topic or group does not exist."""
+        desk = self._desk
+        scope = Scope(request.stream, request.topic)
+        check_access(desk.state, connection.user_id, GET_OFFSET.code, scope)
+        try:
+            topic = resolve.route(desk.state, request.stream, request.topic)
+            key_id = consumer_key(topic, request.consumer)
+        except RefusedError as error:
+            if desk.refusal(error.code) != error.code:
+                raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED) from None
+            return None
+        partition = request.partition_id or 0
+        if partition >= len(topic.partitions):
+            raise RefusedError(Code.PARTITION_NOT_FOUND, partition=partition)
+        key = OffsetKey(topic.namespace(partition), request.consumer.kind, key_id)
+        if not desk.data_plane.is_current(self._keeper.find(key.group).replica):
+            raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED)  # O6.2
+        return key
+
+    def _read(self, key: OffsetKey, partition: int) -> StoredOffset | None:
+        machine = self._keeper.find(key.group).machine
+        stored = machine.stored_offset(key.kind, key.id)
+        return None if stored is None else StoredOffset(partition, machine.current_offset, stored)
