@@ -2,7 +2,8 @@
 
 A client connects to whichever node it wants to ask and logs in there with its one client id, so
 that a request is known by its number at every node (P4). Nobody tells it who leads: a node that
-does not answers 58, and the client asks the next one.
+does not answers 58, and the client asks the next one. Who gives up waiting, or asks again what was
+answered, does so on another connection (O4.2).
 """
 
 from collections.abc import Callable
@@ -154,6 +155,7 @@ class Client:
             action, number, client = self._prng.choice(self._old)
             if client == self._client:
                 self._count("client.replayed")
+                self._close_all()
                 self.outstanding = Asked(action, number, None, is_replay=True)
                 self._try(self.outstanding)
                 return
@@ -161,12 +163,15 @@ class Client:
 
     def _part(self) -> None:
         """Drop a connection, or forget who one was."""
-        for session in self._sessions.values():
-            self._joined.links.close(session.connection)
-        self._sessions.clear()
+        self._close_all()
         self._count("client.parted")
         if self._prng.chance(1, 4):
             self._client = self._draw_id()
+
+    def _close_all(self) -> None:
+        for session in self._sessions.values():
+            self._joined.links.close(session.connection)
+        self._sessions.clear()
 
     def _begin(self, action: Action, node: int | None) -> None:
         if action.command.operation == Operation.NON_REPLICATED:
@@ -245,9 +250,8 @@ class Client:
         asked, tries = argument
         if self.outstanding is asked and asked.tries == tries:
             self._count("client.timed_out")
-            session = self._sessions.get(self._asked_node)
-            if session is not None and self._prng.chance(1, 2):
-                del self._sessions[self._asked_node]
+            session = self._sessions.pop(self._asked_node, None)
+            if session is not None:
                 self._joined.links.close(session.connection)
             self._try(asked)
 
