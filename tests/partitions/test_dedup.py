@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -57,15 +58,47 @@ def _confirmed(stage: Stage) -> bytes:
     return b"".join(n.to_bytes(4, "little") for n in numbers) + base_offset.to_bytes(8, "little")
 
 
-def test_another_batch_under_the_same_number_is_refused() -> None:
+def test_another_request_under_the_same_number_is_new() -> None:
+    """O4.2: clients of some languages send all that goes to partitions under one number."""
     stage = sent(4)
-    assert verdict(stage, 4, producer_batch(2)) == Verdict.REUSED
+    assert verdict(stage, 4, producer_batch(2)) == Verdict.NEW
     damaged = bytearray(producer_batch())
     damaged[-1] ^= 1
-    assert verdict(stage, 4, bytes(damaged)) == Verdict.REUSED
-    assert verdict(stage, 4, b"x") == Verdict.REUSED
+    assert verdict(stage, 4, bytes(damaged)) == Verdict.NEW
+    assert verdict(stage, 4, b"x") == Verdict.NEW
     other = request(4, Operation.STORE_CONSUMER_OFFSET)
-    assert stage.table.judge(other, producer_batch())[0] == Verdict.REUSED
+    assert stage.table.judge(other, producer_batch())[0] == Verdict.NEW
+
+
+def test_what_is_marked_as_new_is_new_whatever_is_known() -> None:
+    stage = sent(4, 1000)
+    for number in (4, 5, 999, 1000, 1001):
+        header = msgspec.structs.replace(request(number), is_anew=1)
+        assert stage.table.judge(header, producer_batch()) == (Verdict.NEW, b"")
+        assert not stage.table.is_applied(header)
+
+
+@pytest.mark.parametrize("number", [1000, 999, 500, 1])
+def test_what_is_remembered_for_a_number_is_not_overwritten(number: int) -> None:
+    """Applied with its answer, in the bitmap alone, and below the window."""
+    stage = sent(1, 999, *range(1000 - 2 * ANSWERS_MAX, 999), 1000)
+    known = verdict(stage, number)
+    header, body = stage.journal[-1]
+    anew = msgspec.structs.replace(header, request=number, op=header.op + 1, is_anew=1)
+    before = stage.table.encode()
+    stage.table.record(anew, body, reply_frame(anew, _confirmed(stage)))
+    assert known != Verdict.NEW
+    assert stage.table.encode() == before
+    assert verdict(stage, number) == known
+
+
+def test_a_request_marked_as_new_is_remembered_where_its_number_was_not_used() -> None:
+    """It was spent on another partition."""
+    stage = sent(4)
+    header, body = stage.journal[-1]
+    anew = msgspec.structs.replace(header, request=7, op=header.op + 1, is_anew=1)
+    stage.table.record(anew, body, reply_frame(anew, _confirmed(stage)))
+    assert verdict(stage, 7) == Verdict.REPLAY
 
 
 def test_the_retry_itself_is_not_changed() -> None:
@@ -92,7 +125,7 @@ def test_the_last_answers_are_kept_over_a_gap_wider_than_the_window() -> None:
         Verdict.REPLAY,
         Verdict.ALREADY_APPLIED,
     ]
-    assert verdict(stage, 7, producer_batch(2)) == Verdict.REUSED
+    assert verdict(stage, 7, producer_batch(2)) == Verdict.NEW
     assert all(stage.table.is_applied(header) for header, _ in stage.journal)
 
 
@@ -147,7 +180,7 @@ def test_answers_of_offset_ops() -> None:
         assert (found, reply[256:]) == (Verdict.REPLAY, RESULT_OK)
         assert bytes(read_answer(reply)) == b""
     other = encode(OFFSET_MARK, OffsetMark(CONSUMER, 1, 2))
-    assert stage.table.judge(request(1, store), other)[0] == Verdict.REUSED
+    assert stage.table.judge(request(1, store), other)[0] == Verdict.NEW
 
 
 def test_a_committed_rejection_is_answered_again_as_such() -> None:

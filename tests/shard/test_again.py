@@ -85,6 +85,11 @@ def test_an_offset_that_was_stored_is_told_to_its_former_owner(
     first = root.send_frame(frame)
     other = node.client(client=700)
     other.ask(groups.JOIN_GROUP, groups.JoinGroup("s", "t", "g"))
+    number = root.number
+    root.close()
+    root = node.client(client=root.client)
+    frame = root.make_frame(command, request, number)
+    root.number = number
     assert root.send_frame(frame)[256:] == first[256:]
     with pytest.raises(RefusedError, match="5009"):
         root.ask(command, request)

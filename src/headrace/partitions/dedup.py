@@ -6,6 +6,10 @@ client, user -> watermark      highest number applied
                 answers        of the last 16: what the original reply is made of
 ```
 
+A number may stand for several requests: clients of some languages send all that goes to partitions
+under one. What is remembered for it is the first; another body is another request, and so is what
+came after the answer (marked by the home of its connection), equal or not.
+
 Numbers that one partition sees have gaps, and several may be in flight. What is among the answers
 is answered again however far below it lies: a power cut that took a range, or a client that sends
 to many partitions, leaves gaps wider than the window. Any other number below the window counts as
@@ -68,6 +72,10 @@ class _Client:
             return bool(self.bitmap >> below - 1 & 1)
         return below == 0 or request in self.answers
 
+    def is_used(self, request: int) -> bool:
+        """Whether a number stands for a request, as far as anybody knows."""
+        return self.is_applied(request) or request + WINDOW < self.watermark
+
     def note(self, request: int) -> None:
         """Remember that a number was applied."""
         above = request - self.watermark
@@ -101,15 +109,13 @@ class DedupTable:
     def judge(self, header: RequestHeader, body: Buffer) -> tuple[Verdict, bytes]:
         """Say what a request is; for a replay, with the original reply made again."""
         client = self._clients.get((header.client, header.user_id))
-        if client is None or header.client == 0 or header.request > client.watermark:
+        if client is None or header.client == 0 or header.is_anew:
             return Verdict.NEW, b""
         answer = client.answers.get(header.request)
         if answer is not None:
             return self._judge_again(header, body, answer)
-        is_in_window = client.watermark - header.request <= WINDOW
-        if is_in_window and not client.is_applied(header.request):
-            return Verdict.NEW, b""
-        return Verdict.ALREADY_APPLIED, b""
+        is_used = client.is_used(header.request)
+        return (Verdict.ALREADY_APPLIED if is_used else Verdict.NEW), b""
 
     def _judge_again(
         self, header: RequestHeader, body: Buffer, answer: bytes
@@ -118,7 +124,7 @@ class DedupTable:
         if header.operation != operation or checksum != self._checksum_again(
             header, body, base_offset=base_offset, base_timestamp=stamp
         ):
-            return Verdict.REUSED, b""
+            return Verdict.NEW, b""
         payload = b""
         if operation == Operation.SEND_MESSAGES:
             payload = confirmation(self._namespace, base_offset)
@@ -159,15 +165,18 @@ class DedupTable:
         except RefusedError:
             return 0
 
-    def is_applied(self, header: PrepareHeader) -> bool:
-        """Whether an op repeats a request that is known to be applied."""
+    def is_applied(self, header: RequestHeader | PrepareHeader) -> bool:
+        """Whether a number is known to be applied, and not said to be used anew."""
         client = self._clients.get((header.client, header.user_id))
-        return client is not None and client.is_applied(header.request)
+        return client is not None and not header.is_anew and client.is_applied(header.request)
 
     # Recording.
 
     def record(self, header: PrepareHeader, body: Buffer, reply: bytes) -> None:
-        """Note an applied request of a client; ops of the server itself have none."""
+        """Note an applied request of a client; ops of the server itself have none.
+
+        What is remembered for a number stays, whatever comes under it later.
+        """
         if header.client == 0 or header.operation not in _KNOWN:
             return
         self._cluster = header.cluster
@@ -175,6 +184,9 @@ class DedupTable:
         client = self._clients.pop(key, None)
         if client is None:
             client = _Client(header.request, 0)
+        elif header.is_anew and client.is_used(header.request):
+            self._clients[key] = client
+            return
         else:
             client.note(header.request)
         self._clients[key] = client  # last: its op is the latest

@@ -119,8 +119,11 @@ class RequestTable(Protocol):
     def record(self, header: PrepareHeader, body: Buffer, reply: bytes) -> None:
         """Keep the reply frame of an applied request."""
 
-    def is_applied(self, header: PrepareHeader) -> bool:
-        """Whether an op repeats a request that was applied before."""
+    def is_applied(self, header: RequestHeader | PrepareHeader) -> bool:
+        """Whether the number of a request, or of an op, was applied before.
+
+        Not that of one which is new though its number is used.
+        """
 
     def encode(self) -> bytes:
         """Write the table; equal tables give equal bytes."""

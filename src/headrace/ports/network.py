@@ -20,12 +20,14 @@ class SendFrame(msgspec.Struct, frozen=True):
 class SendReply(msgspec.Struct, frozen=True):
     """Answer a client of this node; the frame is a reply or an eviction.
 
-    An eviction does not say which request it answers, so this does.
+    An eviction does not say which request it answers, so this does. A number may stand for several
+    requests, so the ticket says who waits; 0 where only one can.
     """
 
     client: int
     frame: bytes
     request: int = 0
+    ticket: int = 0
 
 
 class SendToConnection(msgspec.Struct, frozen=True):

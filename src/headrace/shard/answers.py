@@ -14,6 +14,8 @@ Invariants: a request that is not answered at once is in `_waiting` until its an
 from collections.abc import Callable
 from typing import NamedTuple
 
+import msgspec
+
 from headrace.base.limits import HEADER_BYTES
 from headrace.ports.network import Buffer, SendReply, SendToConnection
 from headrace.shard.connections import Connection, Connections
@@ -77,6 +79,15 @@ class Answers:
         )
         self._out.append(SendToConnection(connection, (REPLY.encode(reply), *parts)))
 
+    def send_settled(self, connection: Connection, asked: RequestHeader, frame: bytes) -> None:
+        """Answer what was asked of a partition; its number is spent if the outcome is known.
+
+        A rejection that was committed is such an outcome; a status says nothing of earlier tries.
+        """
+        if not any(frame[_STATUS_AT]):
+            connection.spend(asked)
+        self.pass_on(connection, frame)
+
     def refuse(self, connection: int, header: RequestHeader, code: Code) -> None:
         """Answer with a code."""
         asking = self._connections.get(connection)
@@ -119,14 +130,14 @@ class Answers:
         return is_ordered or one.late == Code.TRANSIENT_NOT_COMMITTED
 
     def refuse_undone(
-        self, connection: int, code: Code, withdraw: Callable[[int, int], bool]
+        self, connection: int, code: Code, withdraw: Callable[[int, int, int], bool]
     ) -> None:
         """Refuse what waits on a connection and is not done, nor will be; the rest waits on."""
         mine = [ticket for ticket, one in self._waiting.items() if one.connection == connection]
         for ticket in mine:
             header = self._waiting[ticket].header
             key = (header.client, header.request)
-            if self._ordered.get(key) == ticket and withdraw(*key):
+            if self._ordered.get(key) == ticket and withdraw(*key, header.ticket):
                 del self._ordered[key]
             elif self._may_be_done(ticket):
                 continue
@@ -173,6 +184,21 @@ class Answers:
         late = Code.TRANSIENT_NOT_COMMITTED
         self._ordered[key] = ticket or self.wait(connection.number, header, now, late)
 
+    def expect_ticketed(
+        self, connection: Connection, header: RequestHeader, now: int
+    ) -> RequestHeader:
+        """Note that a partition will answer this request; give it with its ticket.
+
+        There a number may stand for several requests in turn: the answer of one that nobody waits
+        for any more must not be taken for that of the next.
+
+        Raises:
+            RefusedError: As `expect`.
+        """
+        ticketed = msgspec.structs.replace(header, ticket=self._ticket + 1)
+        self.expect(connection, ticketed, now)
+        return ticketed
+
     def take_waiting(self, effect: SendReply) -> tuple[Connection, RequestHeader] | None:
         """Give who waits for what consensus answers, if anybody still does."""
         ticket = self.keep_waiting(effect)
@@ -190,9 +216,12 @@ class Answers:
         frame = effect.frame
         is_eviction = frame[KIND_OFFSET] == FrameKind.EVICTION
         request = effect.request if is_eviction else int.from_bytes(frame[_REQUEST_AT], "little")
-        return self._ordered.pop((effect.client, request), None)
+        key = (effect.client, request)
+        if effect.ticket and self._ordered.get(key) != effect.ticket:
+            return None
+        return self._ordered.pop(key, None)
 
-    def expire(self, now: int, withdraw: Callable[[int, int], bool]) -> None:
+    def expire(self, now: int, withdraw: Callable[[int, int, int], bool]) -> None:
         """Answer those whose deadline has come.
 
         One that `withdraw` takes back was never ordered, and is told that: it may try again. Of
@@ -208,7 +237,7 @@ class Answers:
             code = waiting.late
             if self._ordered.get(key) == ticket:
                 del self._ordered[key]
-                is_back = withdraw(*key)
+                is_back = withdraw(*key, waiting.header.ticket)
                 code = Code.TRANSIENT_NOT_ACCEPTED if is_back else Code.TRANSIENT_NOT_COMMITTED
             self.refuse(waiting.connection, waiting.header, code)
 

@@ -8,8 +8,10 @@ Invariants: `by_client` names exactly the connections that hold a session.
 from collections.abc import Iterable
 
 from headrace.shard.credential import Credential
+from headrace.shard.spent import Spent
 from headrace.wire.errors import Code, RefusedError
 from headrace.wire.numbers import Transport
+from headrace.wire.requests import RequestHeader
 
 NO_USER = -1
 ADDRESSES_MAX = 20_000
@@ -29,6 +31,7 @@ class Connection:
         "number",
         "session",
         "short_id",
+        "spent",
         "transport",
         "user_id",
     )
@@ -47,12 +50,22 @@ class Connection:
         self.credential: Credential | None = None  # what its session, or its login, rests on
         self.is_over = False  # Its session has ended; it may log out, and no more.
         self.is_in_doubt = False  # Something that it asked for may yet be done (SE-9).
+        self.spent = Spent(client=0)
         self.login = 0  # the ticket of the login that waits for its password to be verified
 
     @property
     def is_bound(self) -> bool:
         """Whether it holds a session."""
         return self.session != 0
+
+    def spend(self, header: RequestHeader) -> None:
+        """Note that a request was answered here.
+
+        Not if the session is another by now: that login's client may ask again before it reads
+        this answer.
+        """
+        if header.session == self.session and header.client == self.client:
+            self.spent.note(header.request)
 
 
 class Connections:
@@ -111,6 +124,8 @@ class Connections:
             self._unbind(old)
         if connection.client and self._by_client.get(connection.client) is connection:
             del self._by_client[connection.client]
+        if connection.spent.client != client:
+            connection.spent = Spent(client)
         connection.client = client
         connection.user_id = credential.user_id
         connection.credential = credential

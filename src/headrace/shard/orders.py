@@ -53,7 +53,7 @@ from headrace.wire.commands.internal import (
     TrimUpTo,
 )
 from headrace.wire.errors import Code, RefusedError
-from headrace.wire.numbers import ConsumerKind, Operation, is_metadata
+from headrace.wire.numbers import ConsumerKind, Operation, is_metadata, is_partition
 from headrace.wire.replies import RESULT_OK, encode_rejection
 from headrace.wire.requests import RequestHeader
 
@@ -111,7 +111,8 @@ class Orders:
             RefusedError: It is malformed, or refused before consensus.
         """
         request = command.decode_request(body)
-        stamped = msgspec.structs.replace(header, user_id=connection.user_id)
+        is_anew = is_partition(command.operation) and header.request in connection.spent
+        stamped = msgspec.structs.replace(header, user_id=connection.user_id, is_anew=int(is_anew))
         if is_metadata(command.operation) and self._is_answered_again(connection, stamped):
             return
         make = self._by_code.get(command.code, self._as_it_is)
@@ -462,6 +463,7 @@ class Orders:
         namespace = topic.namespace(request.partition_id)
         end = self._keeper.find(namespace).machine.sealed_end(request.segments_count)
         if end is None:
+            connection.spend(header)
             desk.answers.reply(connection.number, header)
             return
         self._submit_to_partition(connection, header, namespace, encode(TRIM_UP_TO, TrimUpTo(end)))
@@ -475,5 +477,5 @@ class Orders:
             raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED, partition=namespace)
         if local.fence is not None:
             raise RefusedError(Code.CANNOT_APPEND_MESSAGE, why=local.fence)
-        desk.answers.expect(connection, header, desk.now)
-        desk.data_plane.put_request(local.replica, header, body)
+        ticketed = desk.answers.expect_ticketed(connection, header, desk.now)
+        desk.data_plane.put_request(local.replica, ticketed, body)

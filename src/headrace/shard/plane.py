@@ -359,8 +359,8 @@ class Plane:
         """Take one request for a group; its effects come with the end of the turn."""
         if not self._has_begun:
             # The replica would take what it ordered now for something that the disk remembered.
-            code = Code.TRANSIENT_NOT_ACCEPTED
-            self._out.append(SendReply(header.client, encode_reply(header, b"", status=code)))
+            frame = encode_reply(header, b"", status=Code.TRANSIENT_NOT_ACCEPTED)
+            self._out.append(SendReply(header.client, frame, ticket=header.ticket))
             self._is_stirred = True
             return
         self._inbox.append((replica, RequestReceived(header, body)))
@@ -373,10 +373,10 @@ class Plane:
             self._is_stirred = True
         return bool(effects)
 
-    def withdraw(self, client: int, request: int) -> bool:
+    def withdraw(self, client: int, request: int, ticket: int) -> bool:
         """Take a request back that no group has ordered yet; whether there was such a one."""
         group = self._shared.queued.get((client, request))
-        return group is not None and self.groups[group].withdraw(client, request)
+        return group is not None and self.groups[group].withdraw(client, request, ticket)
 
     def propose(self, group: int, event: OwnOp) -> None:
         """Take an op of the server itself; before the groups live it finds no place."""

@@ -107,6 +107,6 @@ class Revocation:
                 desk.out.append(CloseConnection(number, ENDED))
             del self._ending[number]
 
-    def _withdraw(self, client: int, request: int) -> bool:
+    def _withdraw(self, client: int, request: int, ticket: int) -> bool:
         planes = (self._desk.metadata_plane, self._desk.data_plane)
-        return any(plane.withdraw(client, request) for plane in planes)
+        return any(plane.withdraw(client, request, ticket) for plane in planes)

@@ -31,7 +31,7 @@ from headrace.wire.evictions import EvictedError, EvictionReason
 from headrace.wire.identifiers import Balanced, ByKey, ToPartition
 from headrace.wire.layout import KIND_OFFSET
 from headrace.wire.numbers import FrameKind, Operation
-from headrace.wire.requests import REQUEST, RequestHeader, check_body
+from headrace.wire.requests import REQUEST, RequestHeader, check_body, without_marks
 
 _SEND = int(Operation.SEND_MESSAGES)
 _OPERATION_AT = 176
@@ -79,7 +79,7 @@ class Router:
                 self._check_session(connection, header.client, header.session)
                 self._route_send(connection, header, frame)
                 return
-            header = REQUEST.decode(frame)
+            header = without_marks(REQUEST.decode(frame))
             self._route_other(connection, header, memoryview(frame)[HEADER_BYTES:])
         except RefusedError as error:
             assert header is not None
@@ -113,6 +113,7 @@ class Router:
             operation=operation,
             session=session,
             user_id=connection.user_id,
+            is_anew=int(request in connection.spent),
         )
 
     def _check_session(self, connection: Connection, client: int, session: int) -> None:
@@ -142,8 +143,8 @@ class Router:
             is_full = desk.data_plane.is_without_space
             code = Code.CANNOT_APPEND_MESSAGE if is_full else Code.TRANSIENT_NOT_ACCEPTED
             raise RefusedError(code, why="a lost range comes first (FM-7)")
-        desk.answers.expect(connection, header, desk.now)
-        desk.data_plane.put_request(local.replica, header, memoryview(frame)[start:])
+        ticketed = desk.answers.expect_ticketed(connection, header, desk.now)
+        desk.data_plane.put_request(local.replica, ticketed, memoryview(frame)[start:])
 
     def _find_route(self, user_id: int, frame: Buffer) -> tuple[Local, int]:
         """Give the partition of a send, and where its batch begins.

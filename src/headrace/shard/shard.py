@@ -67,7 +67,7 @@ from headrace.wire.commands.users import CREATE_USER, CreateUser
 from headrace.wire.errors import RemoteError
 from headrace.wire.evictions import EvictionReason
 from headrace.wire.layout import KIND_OFFSET
-from headrace.wire.numbers import FrameKind, Operation, UserStatus
+from headrace.wire.numbers import FrameKind, Operation, UserStatus, is_partition
 from headrace.wire.replica_headers import NodeHeartbeatHeader, decode_replica
 from headrace.wire.replies import REPLY, with_commit
 from headrace.wire.requests import RequestHeader
@@ -273,7 +273,7 @@ class Shard:
                 self._logins.release(connection)  # It must log in again.
             return
         if operation == Operation.SEND_MESSAGES:
-            desk.answers.pass_on(connection, frame)
+            desk.answers.send_settled(connection, asked, frame)
         else:
             self._deliver_other(connection, asked, operation, frame)
 
@@ -285,7 +285,9 @@ class Shard:
             # Clients take the commit of such an operation for a position of the metadata log.
             frame = with_commit(frame, self._desk.commit)
         is_status = REPLY.decode(frame).status != 0
-        if is_status:
+        if is_partition(Operation(operation)):
+            answers.send_settled(connection, asked, frame)
+        elif is_status:
             answers.pass_on(connection, frame)
         elif operation == Operation.REGISTER:
             self._logins.on_registered(connection, asked, frame[HEADER_BYTES:])
@@ -378,8 +380,8 @@ class Shard:
                 self._timekeeper.note()
         self._evict_stale()
 
-    def _withdraw(self, client: int, request: int) -> bool:
-        return any(plane.withdraw(client, request) for plane in self._planes)
+    def _withdraw(self, client: int, request: int, ticket: int) -> bool:
+        return any(plane.withdraw(client, request, ticket) for plane in self._planes)
 
     def _evict_stale(self) -> None:
         """Evict members of groups that have gone silent: their partitions are wanted."""

@@ -9,6 +9,8 @@
 Flow: replicate, apply.
 """
 
+import msgspec
+
 from headrace.base.limits import HEADER_BYTES
 from headrace.ports.machine import Verdict
 from headrace.ports.network import Buffer, SendFrame, SendReply
@@ -57,6 +59,9 @@ def on_request(state: State, event: RequestReceived) -> None:
         return
     if not _is_new(state, header, event.body):
         return
+    if state.table.is_applied(header):  # Another request of that number was.
+        state.probes.hit("session.number_taken_again")
+        header = msgspec.structs.replace(header, is_anew=1)
     if not state.queue and _has_place(state) and _propose(state, header, event.body):
         return
     if len(state.queue) < state.options.queue_max:
@@ -134,7 +139,7 @@ def answer_again(state: State, header: RequestHeader, body: Buffer) -> None:
 def _answer_again(state: State, header: RequestHeader, verdict: Verdict, reply: bytes) -> None:
     if verdict == Verdict.REPLAY:
         state.probes.hit("session.duplicate_replayed")
-        state.out.append(SendReply(header.client, reply))
+        state.out.append(SendReply(header.client, reply, ticket=header.ticket))
     else:
         is_applied = verdict == Verdict.ALREADY_APPLIED
         state.probes.hit("session.already_applied" if is_applied else "session.number_reused")
@@ -194,6 +199,7 @@ def _propose(state: State, header: RequestHeader, body: Buffer, *, is_own: bool 
             header.operation,
             options.group,
             header.user_id,
+            header.is_anew,
         )
     )
     if not is_own:
@@ -459,7 +465,7 @@ def _apply(state: State, header: PrepareHeader, body: Buffer) -> None:
         and waiting.operation == header.operation
     ):
         del state.in_flight[flight]
-        state.out.append(SendReply(header.client, reply))
+        state.out.append(SendReply(header.client, reply, ticket=waiting.ticket))
 
 
 def _result_of(state: State, header: PrepareHeader, body: Buffer) -> bytes:
@@ -500,11 +506,11 @@ def on_room(state: State) -> None:
         _drain_queue(state)
 
 
-def withdraw(state: State, client: int, request: int) -> bool:
+def withdraw(state: State, client: int, request: int, ticket: int) -> bool:
     """Take a request back that still waits for its place in the log; whether it did."""
     for waiting in state.queue:
         header = waiting[0]
-        if (header.client, header.request) == (client, request):
+        if (header.client, header.request, header.ticket) == (client, request, ticket):
             state.queue.remove(waiting)
             _forget_queued(state, header)
             state.in_flight.pop(_flight(state, header), None)
@@ -539,12 +545,11 @@ def on_beat(state: State, event: PrimaryBeat) -> None:
 
 def answer(state: State, header: RequestHeader, code: Code) -> None:
     """Refuse a request before consensus."""
-    state.out.append(
-        SendReply(header.client, encode_reply(header, b"", status=code, commit=state.commit_min))
-    )
+    frame = encode_reply(header, b"", status=code, commit=state.commit_min)
+    state.out.append(SendReply(header.client, frame, ticket=header.ticket))
 
 
 def evict(state: State, header: RequestHeader, reason: EvictionReason) -> None:
     """End the session of whoever asked."""
     frame = encode_eviction(reason, header.client)
-    state.out.append(SendReply(header.client, frame, request=header.request))
+    state.out.append(SendReply(header.client, frame, request=header.request, ticket=header.ticket))

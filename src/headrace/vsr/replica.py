@@ -266,9 +266,9 @@ class Replica:
         assert self._checkpoint is not None
         return self._checkpoint
 
-    def withdraw(self, client: int, request: int) -> bool:
+    def withdraw(self, client: int, request: int, ticket: int) -> bool:
         """Take a request back that has no place in the log yet; whether there was such a one."""
-        return normal.withdraw(self.state, client, request)
+        return normal.withdraw(self.state, client, request, ticket)
 
     def retain(self, *, is_checkpointing: bool) -> bool:
         """Keep what a checkpoint that begins now does not cover, until it has ended.

@@ -132,7 +132,7 @@ class ClientTable:
         client = self._clients.get(client_id)
         return client.epoch if client is not None and client.user_id == user_id else 0
 
-    def is_applied(self, header: PrepareHeader) -> bool:
+    def is_applied(self, header: RequestHeader | PrepareHeader) -> bool:
         """Whether an op repeats a request that was applied before."""
         client = self._clients.get(header.client)
         return client is not None and 0 < header.request <= client.watermark

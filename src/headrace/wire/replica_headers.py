@@ -50,6 +50,7 @@ class PrepareHeader(Header, frozen=True):
     operation: int = 0
     group: int = 0
     user_id: int = 0
+    is_anew: int = 0  # a new request, though its number may be used (O4.2)
 
 
 class PrepareOkHeader(Header, frozen=True):
@@ -235,12 +236,13 @@ def _prepare_layout(kind: FrameKind) -> Layout[PrepareHeader]:
         operation=(208, 1),
         group=(216, 8),
         user_id=(224, 4),
+        is_anew=(228, 1),
     )
 
 
 # The same bytes as `PREPARE` writes, in one call: a primary makes one for every request.
 _ZERO_CHECKSUM = bytes(16)
-_SEALED_PREPARE = struct.Struct("<16s16sI4xIBBQQ50x16s16s16sQQQQB7xQI28x")
+_SEALED_PREPARE = struct.Struct("<16s16sI4xIBBQQ50x16s16s16sQQQQB7xQIB27x")
 
 assert 16 + _SEALED_PREPARE.size == HEADER_BYTES
 
@@ -269,6 +271,7 @@ def seal_prepare(header: PrepareHeader) -> tuple[PrepareHeader, bytes]:
         header.operation,
         header.group,
         header.user_id,
+        header.is_anew,
     )
     checksum = xxh3_64(covered)
     data = b"".join(
@@ -629,6 +632,8 @@ def _prepare_rules(header: PrepareHeader) -> Iterator[tuple[str, bool]]:
     yield "timestamp is in range", header.timestamp <= STAMP_MAX
     yield "size is that of a frame", header.size >= HEADER_BYTES
     yield "body has a checksum", header.checksum_body != 0
+    is_of_partition = header.group != METADATA_GROUP
+    yield "anew is a flag of partitions", header.is_anew <= is_of_partition
 
 
 def _body_rules(kind: FrameKind, header: ReplicaHeader, body: Data) -> Iterator[tuple[str, bool]]:

@@ -5,6 +5,8 @@ Invariants: what passes `check_request` has a client, an operation a client may 
             where one is needed; every refusal is one that can be answered.
 """
 
+import msgspec
+
 from headrace.base.checksum import xxh3_64
 from headrace.base.limits import HEADER_BYTES
 from headrace.wire.codec import Data
@@ -22,7 +24,7 @@ from headrace.wire.numbers import (
 
 
 class RequestHeader(Header, frozen=True):
-    """Fields 128 to 256 of a request; `user_id` and `group` are stamped by the server only."""
+    """Fields 128 to 256 of a request; `user_id`, and all from `is_anew` on, are the server's."""
 
     client: int = 0
     request_checksum: int = 0
@@ -32,6 +34,8 @@ class RequestHeader(Header, frozen=True):
     session: int = 0
     user_id: int = 0
     code: int = 0
+    is_anew: int = 0  # new, though its number may be used (O4.2)
+    ticket: int = 0  # of who waits for the answer at its home; 0 where the number alone says that
     group: int = 0
 
 
@@ -46,6 +50,8 @@ REQUEST = Layout(
     session=(184, 8),
     user_id=(192, 4),
     code=(196, 4),
+    is_anew=(200, 1),
+    ticket=(208, 8),
     group=(248, 8),
 )
 
@@ -78,6 +84,13 @@ def encode_request(  # noqa: PLR0913 - the fields of a header
             code=code if operation == Operation.NON_REPLICATED else 0,
         )
     )
+
+
+def without_marks(header: RequestHeader) -> RequestHeader:
+    """Give a header as a client may have sent it: what only a server says is cleared."""
+    if header.is_anew or header.ticket:
+        return msgspec.structs.replace(header, is_anew=0, ticket=0)
+    return header
 
 
 def check_request(header: RequestHeader) -> Operation:
