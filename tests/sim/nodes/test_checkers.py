@@ -1,5 +1,6 @@
 """The checkers of whole nodes see what they are there for."""
 
+import msgspec
 import pytest
 
 from headrace.base.ids import GroupId, unpack_namespace
@@ -8,6 +9,7 @@ from headrace.partitions.confirm import confirmation
 from headrace.sim.nodes.actions import make_batch
 from headrace.sim.nodes.checkers import METADATA, Checkers
 from headrace.sim.nodes.history import Applied, Incarnation, Reign
+from headrace.sim.nodes.repeats import content_of
 from headrace.sim.violation import SimViolationError
 from headrace.wire.batches import admit_batch
 from headrace.wire.commands.messages import Confirmation, PolledMessages, StoredOffset
@@ -108,9 +110,69 @@ def test_a_request_that_is_applied_twice_is_seen() -> None:
 def test_what_nobody_sent_is_seen() -> None:
     stage = Stage()
     applied = stage.make(1, 1)
-    stage.checkers.sent(7, 1, make_batch([b"other!"] * 2, first_id=1, origin=5), now=1)
+    other = applied._replace(body=applied.body[:-1] + b"?")
     with pytest.raises(SimViolationError, match="H2"):
+        stage.checkers.applied(0, stage.key, other, None)
+
+
+# One number for several requests (O4.2).
+
+
+def equal_send(stage: Stage, op: int, *, is_spent: bool) -> Applied:
+    """Have a client send the batch of request 1, and give it as a node applies it."""
+    applied = stage.make(op, 1)
+    content = content_of(Operation.SEND_MESSAGES, applied.body)
+    stage.checkers.repeats.sent(7, 1, content, is_spent=is_spent)
+    return applied
+
+
+def test_equal_sends_under_a_spent_number_are_applied_as_often_as_they_were_sent() -> None:
+    stage = Stage()
+    stage.send(1, 1)
+    for op in (2, 3):
+        applied = equal_send(stage, op, is_spent=True)
         stage.checkers.applied(0, stage.key, applied, None)
+        stage.next_offset += 2
+        stage.parent = applied.header.checksum
+    with pytest.raises(SimViolationError, match="P4"):
+        stage.checkers.applied(0, stage.key, stage.make(4, 1), None)
+
+
+def test_a_repetition_under_a_number_that_is_not_spent_is_applied_once() -> None:
+    stage = Stage()
+    stage.send(1, 1)
+    with pytest.raises(SimViolationError, match="P4"):
+        stage.checkers.applied(0, stage.key, equal_send(stage, 2, is_spent=False), None)
+
+
+def test_a_new_request_that_is_answered_from_memory_is_seen() -> None:
+    stage = Stage()
+    stage.send(1, 1)
+    told = Confirmation(0, 0, 0, 0)
+    stage.checkers.confirmed(7, 1, told, now=5)
+    stage.checkers.confirmed(7, 1, told, now=6)  # a repetition
+    with pytest.raises(SimViolationError, match="answered from memory"):
+        stage.checkers.confirmed(7, 1, told, now=7, is_new=True)
+
+
+def test_another_body_under_a_used_number_is_applied_as_often_as_it_was_sent() -> None:
+    stage = Stage()
+    stage.send(1, 1)
+    for op, is_lawful in ((2, True), (3, False)):
+        other = stage.make(op, 2)
+        content = content_of(Operation.SEND_MESSAGES, other.body)
+        if is_lawful:
+            stage.checkers.repeats.sent(7, 1, content, is_spent=False)
+        stage.checkers.sent(7, 1, other.body, now=op)
+        header = msgspec.structs.replace(other.header, request=1)
+        applied = other._replace(header=header)
+        if not is_lawful:
+            with pytest.raises(SimViolationError, match="P4"):
+                stage.checkers.applied(0, stage.key, applied, None)
+            return
+        stage.checkers.applied(0, stage.key, applied, None)
+        stage.next_offset += 2
+        stage.parent = applied.header.checksum
 
 
 def test_a_confirmation_must_tell_what_was_committed() -> None:

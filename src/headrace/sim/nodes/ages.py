@@ -20,6 +20,7 @@ class Ages:
         self._tolerance = tolerance
         self._now = now
         self._ahead: int | None = None  # how far the latest stamp was ahead of the true time
+        # By group, epoch and offset.
         self._born: dict[tuple[object, int, int], tuple[int, int]] = {}
 
     def stamped(self, stamp: int, *, is_first: bool, **facts: object) -> None:
@@ -42,17 +43,17 @@ class Ages:
         if self._ahead is not None:
             self._ahead = max(self._ahead, clock - self._now())
 
-    def came(self, key: object, client: int, request: int) -> None:
-        """Take note of a message, by the request that brought it."""
-        self._born[key, client, request] = (self._now(), self._ahead or 0)
+    def came(self, key: object, epoch: int, offset: int) -> None:
+        """Take note of a message, by its place."""
+        self._born[key, epoch, offset] = (self._now(), self._ahead or 0)
 
-    def goes(self, key: object, client: int, request: int, expiry: int) -> None:
+    def goes(self, key: object, epoch: int, offset: int, expiry: int) -> None:
         """Check that a message is as old as it may get.
 
         Raises:
             SimViolationError: It goes too early.
         """
-        born, ahead = self._born[key, client, request]
+        born, ahead = self._born[key, epoch, offset]
         assert self._ahead is not None
         age = self._now() - born + max(0, self._ahead - ahead)
         if age + self._slack < expiry:

@@ -33,9 +33,10 @@ from headrace.sim.nodes.history import (
 from headrace.sim.nodes.model import Batch, is_part_of, span_of
 from headrace.sim.nodes.ownership import Ownership
 from headrace.sim.nodes.promises import Promises
+from headrace.sim.nodes.repeats import Repeats
 from headrace.sim.nodes.witness import Witness
 from headrace.sim.violation import SimViolationError
-from headrace.wire.batches import split_batches, verify_batch
+from headrace.wire.batches import decode_batch_header, split_batches, verify_batch
 from headrace.wire.codec import decode_exactly
 from headrace.wire.commands.internal import ACCEPT_TIME, OFFSET_MARK, RETAIN
 from headrace.wire.commands.messages import Confirmation, PolledMessages, StoredOffset
@@ -66,9 +67,11 @@ class Checkers:
         self.promises = Promises()
         self.witness = Witness()
         self.ownership = Ownership()
+        self.repeats = Repeats()
         self.histories: dict[Incarnation, History] = {METADATA: History(METADATA, None, "")}
         self.events: dict[str, int] = {}
-        self._asked: dict[tuple[int, int], tuple[bytes, int]] = {}  # a send's batch, and when
+        # By client and request: the batches of sends, and when they began.
+        self._asked: dict[tuple[int, int], list[tuple[bytes, int]]] = {}
 
     @property
     def applied_count(self) -> int:
@@ -84,7 +87,9 @@ class Checkers:
         if history is None:
             if any(each.name == name for each in self.histories.values()):
                 self.count("log.topic_made_again")
-            self.histories[key] = History(key, target, name, is_waiting=self._is_waiting)
+            self.histories[key] = History(
+                key, target, name, is_waiting=self._is_waiting, repeats=self.repeats
+            )
         elif history.name != name:
             raise SimViolationError("R2", why="one incarnation, two names", key=key, name=name)
         return key
@@ -141,8 +146,8 @@ class Checkers:
         history.first_offset, history.epoch = model.first_offset, model.epoch
 
     def _check_asked(self, key: Incarnation, header: PrepareHeader, body: bytes) -> None:
-        asked = self._asked.get((header.client, header.request))
-        if asked is None or len(asked[0]) != len(body) or asked[0][256:] != body[256:]:
+        asked = self._asked.get((header.client, header.request), ())
+        if not any(batch[256:] == body[256:] for batch, _ in asked):
             raise SimViolationError(
                 "H2", group=key, op=header.op, client=header.client, request=header.request
             )
@@ -155,7 +160,9 @@ class Checkers:
         """Check what an op does to the age of messages, before it is applied (CK1)."""
         match header.operation:
             case Operation.SEND_MESSAGES:
-                self.ages.came(history.key, header.client, header.request)
+                assert history.model is not None
+                offset = decode_batch_header(body).base_offset
+                self.ages.came(history.key, history.model.epoch, offset)
             case Operation.ACCEPT_TIME:
                 self.ages.accepted(decode_exactly(ACCEPT_TIME, body).clock)
             case Operation.RETAIN:
@@ -164,7 +171,7 @@ class Checkers:
                 stamp_max = decode_exactly(RETAIN, body).stamp_max
                 for batch in history.model.older_than(stamp_max):
                     expiry = history.target.message_expiry
-                    self.ages.goes(history.key, batch.client, batch.request, expiry)
+                    self.ages.goes(history.key, batch.epoch, batch.base_offset, expiry)
             case _:
                 pass
 
@@ -172,10 +179,15 @@ class Checkers:
 
     def sent(self, client: int, request: int, batch: bytes, now: int) -> None:
         """Take note of a send that begins."""
-        self._asked[client, request] = (batch, now)
+        self._asked.setdefault((client, request), []).append((batch, now))
 
-    def confirmed(self, client: int, request: int, told: Confirmation, now: int) -> None:
-        """Check a confirmation: what was sent is committed there, and was always said to be."""
+    def confirmed(
+        self, client: int, request: int, told: Confirmation, now: int, *, is_new: bool = False
+    ) -> None:
+        """Check a confirmation: what was sent is committed there, and was always said to be.
+
+        It is of what was sent last under that number; `is_new`: no try of it was a repetition.
+        """
         facts = {"client": client, "request": request, "told": told}
         group = pack_namespace(
             Ids(told.stream_id, told.topic_id, told.partition_id)  # type: ignore[arg-type]  # ids
@@ -183,12 +195,18 @@ class Checkers:
         known = [each for each in self._batches_of(client, request) if each[0].key.group == group]
         if not known:
             raise SimViolationError("P1", why="acknowledged what was never committed", **facts)
-        found = [each for each in known if each[1].base_offset == told.base_offset]
+        batch_sent, asked_at = self._asked[client, request][-1]
+        found = [
+            each
+            for each in known
+            if each[1].base_offset == told.base_offset and each[1].data[256:] == batch_sent[256:]
+        ]
         if not found:  # Each incarnation has applied it once, so there is one answer.
             raise SimViolationError("P4", why="another answer", known=known[-1][1], **facts)
         history, batch = found[-1]
+        place = (history.key, batch.epoch, batch.base_offset)
+        self.repeats.confirmed(client, request, place, is_new=is_new)
         history.show(batch)
-        asked_at = self._asked[client, request][1]
         index = bisect_right(history.acknowledged, (asked_at, 0, 0)) - 1
         if index >= 0:
             _, epoch, floor = history.acknowledged[index]
@@ -204,7 +222,7 @@ class Checkers:
         return [
             (history, found)
             for history in self.histories.values()
-            if (found := history.batches.get(key) or history.lost.get(key)) is not None
+            for found in history.batches.get(key) or history.lost.get(key) or ()
         ]
 
     def polled(

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from headrace.metadata.target import PartitionTarget
 from headrace.partitions.machine import PartitionMachine
 from headrace.sim.nodes.model import Batch, PartitionModel
+from headrace.sim.nodes.repeats import Repeats, content_in_log
 from headrace.sim.violation import SimViolationError
 from headrace.wire.numbers import ConsumerKind
 from headrace.wire.replica_headers import PrepareHeader
@@ -81,18 +82,22 @@ class History:
         name: str,
         *,
         is_waiting: bool = True,
+        repeats: Repeats | None = None,
     ) -> None:
         self.key = key
+        self._repeats = repeats or Repeats()
         self._is_waiting = is_waiting
         self.target = target
         self.name = name  # of the topic and its partition; empty for the metadata group
         self.ops: dict[int, Applied] = {}
         self.head = 0
         self.model = None if target is None else self._new_model(target)
-        self.by_request: dict[tuple[int, int, int], int] = {}
-        self.batches: dict[tuple[int, int], Batch] = {}  # by client and request
+        self.by_request: dict[tuple[int, int, int], list[int]] = {}  # ops
+        self.batches: dict[tuple[int, int], list[Batch]] = {}  # by client and request
         self.by_offset: dict[tuple[int, int], Batch] = {}  # by epoch and offset
-        self.lost: dict[tuple[int, int], Batch] = {}  # taken by a power cut; answers may be late
+        self.lost: dict[
+            tuple[int, int], list[Batch]
+        ] = {}  # taken by a power cut; answers may be late
         self.starts: dict[int, None] = {0: None}  # offsets with which the log ever began
         self.marks_seen: dict[tuple[ConsumerKind, int, int], None] = {}
         self.visible: dict[tuple[int, int], tuple[int, int]] = {}  # by epoch and offset
@@ -142,20 +147,39 @@ class History:
     def _extend(self, applied: Applied) -> None:
         header = applied.header
         if header.client and header.request:
-            request = (header.client, header.user_id, header.request)
-            first = self.by_request.setdefault(request, header.op)
-            if first != header.op:
-                raise self._violation("P4", header, why="applied twice", first=first)
+            self._check_times(applied)
         self.ops[header.op] = applied
         self.head = header.op
         if self.model is not None:
             self._extend_model(self.model, applied)
 
+    def _check_times(self, applied: Applied) -> None:
+        """Check that a request is applied as often as it may be: once, where numbers are used once.
+
+        What comes first under a number in a group is what the group remembers.
+        """
+        header = applied.header
+        request = (header.client, header.user_id, header.request)
+        ops = self.by_request.setdefault(request, [])
+        known = [content_in_log(self.ops[op].header, self.ops[op].body) for op in ops]
+        content = content_in_log(header, applied.body)
+        ops.append(header.op)
+        if not known:
+            return
+        is_first = content == known[0]
+        times_max = 1
+        if self.model is not None:
+            times_max = self._repeats.times_max(
+                header.client, header.request, content, is_first=is_first
+            )
+        if known.count(content) >= times_max:
+            raise self._violation("P4", header, why="applied twice", first=ops[0])
+
     def _extend_model(self, model: PartitionModel, applied: Applied) -> None:
         batch = model.apply(applied.header, applied.body, applied.reply)
         if batch is not None:
             self._check_unseen(batch)
-            self.batches[batch.client, batch.request] = batch
+            self.batches.setdefault((batch.client, batch.request), []).append(batch)
             for offset in range(batch.base_offset, batch.end_offset):
                 self.by_offset[batch.epoch, offset] = batch
         self.starts[model.first_offset] = None
@@ -182,7 +206,7 @@ class History:
             batch = self.by_offset.get((epoch, offset))
             if batch is not None:
                 yield batch
-        for lost in self.lost.values():
+        for lost in [batch for batches in self.lost.values() for batch in batches]:
             if lost.base_offset <= offset < lost.end_offset:
                 yield lost
 
@@ -196,7 +220,8 @@ class History:
         """Forget the ops from one on: a power cut took them, within the limits of their class."""
         assert self.target is not None
         kept = [applied for number, applied in self.ops.items() if number < op]
-        self.lost |= self.batches
+        for request, batches in self.batches.items():
+            self.lost.setdefault(request, []).extend(batches)
         self.ops, self.by_request, self.batches, self.by_offset, self.head = {}, {}, {}, {}, 0
         self.is_shortened = False
         self.model = self._new_model(self.target)
