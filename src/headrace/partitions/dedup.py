@@ -186,6 +186,7 @@ class DedupTable:
             client = _Client(header.request, 0)
         elif header.is_anew and client.is_used(header.request):
             self._clients[key] = client
+            self._probes.hit("dedup.number_used_anew")
             return
         else:
             client.note(header.request)

@@ -109,6 +109,7 @@ class WorkloadOptions(msgspec.Struct, frozen=True, kw_only=True):
     churn: int = 3  # topics deleted and made again, purges, groups, users
     leave: int = 2  # logout, or a connection that is dropped
     consume: int = 30  # polls and offsets; the rest are sends
+    unnumbered: int = 0  # so many clients send all that goes to partitions under one number
     registers: int = 0  # before all else: few names and offsets, made, changed and read by all
 
 

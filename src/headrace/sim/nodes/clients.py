@@ -4,6 +4,10 @@ A client connects to whichever node it wants to ask and logs in there with its o
 that a request is known by its number at every node (P4). Nobody tells it who leads: a node that
 does not answers 58, and the client asks the next one. Who gives up waiting, or asks again what was
 answered, does so on another connection (O4.2).
+
+Some clients do not number: they send all that goes to partitions under the number that their next
+metadata request takes, as SDKs of other languages do. They have one connection at a time, take
+another number on the next, and do not repeat a change whose connection was lost.
 """
 
 from collections.abc import Callable
@@ -17,6 +21,7 @@ from headrace.sim.nodes.actions import STREAM, Action, Actions, Board, WorkloadO
 from headrace.sim.nodes.checkers import Checkers
 from headrace.sim.nodes.history import Reign
 from headrace.sim.nodes.links import Links
+from headrace.sim.nodes.repeats import content_of
 from headrace.sim.violation import SimViolationError
 from headrace.wire.commands.messages import POLL_MESSAGES, SEND_MESSAGES, StoredOffset
 from headrace.wire.commands.session import (
@@ -28,7 +33,7 @@ from headrace.wire.commands.session import (
 )
 from headrace.wire.errors import Code, RefusedError
 from headrace.wire.evictions import EvictedError, EvictionReason
-from headrace.wire.numbers import ConsumerKind, Operation, is_metadata
+from headrace.wire.numbers import ConsumerKind, Operation, is_metadata, is_partition
 from headrace.wire.replies import REPLY, read_answer
 from headrace.wire.requests import encode_request
 from headrace.wire.versions import PROTOCOL_PACKED
@@ -48,12 +53,25 @@ _RELOGIN = (
     EvictionReason.SESSION_ERROR,
 )
 _OLD_SENDS_MAX = 8
+_REFUSALS_MAX = 20  # a client that does not number then tries its luck elsewhere
 
 
 class Asked:
     """What a client waits for."""
 
-    __slots__ = ("action", "began", "floors", "invoked", "is_replay", "node", "number", "tries")
+    __slots__ = (
+        "action",
+        "began",
+        "floors",
+        "invoked",
+        "is_new",
+        "is_replay",
+        "node",
+        "number",
+        "open_count",
+        "refusals",
+        "tries",
+    )
 
     def __init__(self, action: Action, number: int, node: int | None, *, is_replay: bool) -> None:
         self.action = action
@@ -63,16 +81,20 @@ class Asked:
         self.node = node  # the one node that must answer, if that matters
         self.is_replay = is_replay
         self.tries = 0
+        self.refusals = 0
+        self.is_new = False  # whether its number was spent wherever it was sent
+        self.open_count = 0  # of tries that were not told what came of them, and may be new
         self.floors: dict[int, tuple[int, Reign]] = {}  # by node: in which life it served what
 
 
 class _Session:
     """A connection to a node, and the session that it holds there."""
 
-    __slots__ = ("connection", "number")
+    __slots__ = ("connection", "number", "spent")
 
     def __init__(self, connection: int) -> None:
         self.connection = connection
+        self.spent: dict[int, None] = {}  # numbers under which a success was read
         self.number = 0  # 0: not logged in
 
 
@@ -100,6 +122,7 @@ class Client:
         self.script: list[tuple[Action, int]] = []  # what to ask of which node, before all else
         self.targets = targets
         self._options: WorkloadOptions = options
+        self._is_numbering = index < options.client_count - options.unnumbered
         self._prng = prng
         self._joined = joined
         self._actions = Actions(joined.board, prng.fork("actions"), index + 1)
@@ -153,6 +176,10 @@ class Client:
             self._part()
         elif self._old and draw < self._options.leave + self._options.replay:
             action, number, client = self._prng.choice(self._old)
+            if not self._is_numbering:
+                self._count("client.sent_equal")
+                self._begin(action, None)
+                return
             if client == self._client:
                 self._count("client.replayed")
                 self._close_all()
@@ -178,8 +205,7 @@ class Client:
             self._ids += 1
             number = _READ_NUMBERS + self._ids
         else:
-            self._number += 1
-            number = self._number
+            number = self._take_number(action)
         self.outstanding = asked = Asked(action, number, node, is_replay=False)
         asked.invoked = self._joined.checkers.witness.asked(action)
         asked.began = self._joined.agenda.now
@@ -187,10 +213,21 @@ class Client:
             self._joined.checkers.sent(self._client, number, action.batch, asked.began)
         self._try(asked)
 
+    def _take_number(self, action: Action) -> int:
+        """Give the number of a change; it is raised, or stays for the next one."""
+        if not self._is_numbering and not self._sessions:
+            self._number += 1
+        number = self._number + 1
+        if self._is_numbering or is_metadata(action.command.operation):
+            self._number = number
+        return number
+
     def _choose(self, asked: Asked) -> int:
         if asked.node is not None:
             return asked.node
         is_read = asked.action.command.operation == Operation.NON_REPLICATED
+        if self._sessions and not self._is_numbering and not (is_read and asked.refusals):
+            return next(iter(self._sessions))
         if self._options.registers and is_read and self._prng.chance(1, 3):
             return self._prng.choice(self.targets)  # Maybe one that has led.
         hint = self._hints.get(_route(asked.action))
@@ -204,6 +241,9 @@ class Client:
         self._note_floor(asked, node)
         session = self._sessions.get(node)
         if session is None:
+            if not self._is_numbering and asked.number >= _READ_NUMBERS:
+                self._close_all()
+                self._number += 1
             connection = self._joined.links.open(node, self)
             session = self._sessions[node] = _Session(connection)
         if session.number:
@@ -236,6 +276,8 @@ class Client:
 
     def _send(self, session: _Session, asked: Asked) -> None:
         command, body = asked.action.command, asked.action.body
+        if is_partition(command.operation):
+            self._note_sent(session, asked)
         header = encode_request(
             command.operation,
             body,
@@ -246,6 +288,13 @@ class Client:
         )
         self._joined.links.send(session.connection, header + body)
 
+    def _note_sent(self, session: _Session, asked: Asked) -> None:
+        action = asked.action
+        content = content_of(action.command.operation, action.batch, action.offset)
+        is_spent = asked.number in session.spent
+        asked.is_new = is_spent and (asked.is_new or asked.tries == 1)
+        self._joined.checkers.repeats.sent(self._client, asked.number, content, is_spent=is_spent)
+
     def _time_out(self, argument: tuple[Asked, int]) -> None:
         asked, tries = argument
         if self.outstanding is asked and asked.tries == tries:
@@ -253,7 +302,23 @@ class Client:
             session = self._sessions.pop(self._asked_node, None)
             if session is not None:
                 self._joined.links.close(session.connection)
+            self._go_on(asked)
+
+    def _go_on(self, asked: Asked) -> None:
+        """Ask again after a connection was lost, or leave open what came of it."""
+        if self._is_numbering or asked.action.command.operation == Operation.NON_REPLICATED:
             self._try(asked)
+            return
+        self._count("client.gave_up")
+        self._close_all()
+        asked.open_count += 1
+        self._leave_open(asked)
+        self._end(asked)
+
+    def _leave_open(self, asked: Asked) -> None:
+        """Take note of tries that may have been carried out, or may be yet."""
+        for _ in range(asked.open_count):
+            self._joined.checkers.witness.unanswered(asked.action, asked.invoked)
 
     def _retry_soon(self) -> None:
         asked = self.outstanding
@@ -264,7 +329,12 @@ class Client:
 
     def _retry(self, argument: tuple[Asked, int]) -> None:
         asked, tries = argument
-        if self.outstanding is asked and asked.tries == tries:
+        if self.outstanding is not asked or asked.tries != tries:
+            return
+        is_lost = asked.refusals > _REFUSALS_MAX or not self._sessions
+        if is_lost and not self._is_numbering:
+            self._go_on(asked)
+        else:
             self._try(asked)
 
     # Answers
@@ -304,7 +374,12 @@ class Client:
         if header.operation == Operation.REGISTER:
             self._registered(node, session, LOGIN_PASSWORD.decode_reply(payload))
         elif asked is not None and header.request == asked.number:
+            self._note_spent(session, asked)
             self._accepted(node, asked, frame, payload)
+
+    def _note_spent(self, session: _Session, asked: Asked) -> None:
+        if is_partition(asked.action.command.operation):
+            session.spent[asked.number] = None
 
     def _registered(self, node: int, session: _Session, registered: Registered) -> None:
         is_new = session.number == 0
@@ -320,6 +395,8 @@ class Client:
             raise SimViolationError("R6", why="evicted", reason=evicted.reason, node=node)
         self._count("client.evicted")
         session.number = 0
+        if not self._is_numbering:
+            self._close_all()
         if node == self._asked_node:
             self._retry_soon()
 
@@ -334,7 +411,13 @@ class Client:
         if node != self._asked_node:
             return
         code = refused.code
+        if not is_login and not header.status:
+            self._note_spent(session, asked)
         if code in _RETRIED:
+            asked.refusals += 1
+            is_open = not is_login and code == Code.TRANSIENT_NOT_COMMITTED
+            is_unnumbered = not self._is_numbering and is_partition(asked.action.command.operation)
+            asked.open_count += is_open and is_unnumbered
             self._count(f"client.refused_{int(code)}")
             self._retry_soon()
         elif is_login:
@@ -344,6 +427,7 @@ class Client:
             self._note_refusal(asked.action, code)
             if not asked.is_replay:
                 self._witness_refusal(asked, code)
+            self._leave_open(asked)
             self._end(asked)
         else:
             raise SimViolationError(
@@ -429,6 +513,7 @@ class Client:
         else:
             self._told(node, asked, payload)
         self._note_done(action)
+        self._leave_open(asked)
         self._end(asked)
 
     def _served(self, asked: Asked, first: int) -> None:
@@ -466,7 +551,7 @@ class Client:
         (told,) = SEND_MESSAGES.decode_reply(payload)
         action = asked.action
         now = self._joined.agenda.now
-        self._joined.checkers.confirmed(self._client, asked.number, told, now)
+        self._joined.checkers.confirmed(self._client, asked.number, told, now, is_new=asked.is_new)
         name = f"{action.topic}/{told.partition_id}"
         ends = self._joined.board.ends
         ends[name] = max(ends.get(name, 0), told.base_offset + 1)

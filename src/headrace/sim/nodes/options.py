@@ -100,6 +100,7 @@ def draw_node_options(seed: int) -> NodeOptions:
     errors = Prng(seed).fork("segment errors")  # apart, so that it changes no other draw
     registers = Prng(seed).fork("shared names").choice((0, 0, 60))  # apart, too
     astray = Prng(seed).fork("astray")  # and apart, too
+    unnumbered = Prng(seed).fork("unnumbered").choice((0, 0, 1))  # and this
     is_astray = IS_ASTRAY_DRAWN and astray.chance(1, 3)
     if is_astray and is_alone:
         damaged_max = 1
@@ -114,7 +115,7 @@ def draw_node_options(seed: int) -> NodeOptions:
         safety_limit=safety_limit,
         liveness_limit=(30 + 10 * heartbeat_ticks) * SECOND,
         heartbeat_ticks=heartbeat_ticks,
-        workload=_draw_workload(prng, safety_limit, registers),
+        workload=_add_unnumbered(_draw_workload(prng, safety_limit, registers), unnumbered),
         network=_draw_network(prng),
         links=LinkOptions(
             delay_mean=prng.choice((100, 1_000, 5_000)), breaks=prng.choice((0, 0, _RATE // 100))
@@ -206,6 +207,15 @@ def _draw_workload(prng: Prng, safety_limit: int, registers: int) -> WorkloadOpt
         leave=prng.choice((0, 2, 8)),
         consume=prng.choice((20, 40)),
         registers=registers,
+    )
+
+
+def _add_unnumbered(workload: WorkloadOptions, count: int) -> WorkloadOptions:
+    """Let some clients not number, and send equal messages often."""
+    if not count:
+        return workload
+    return msgspec.structs.replace(
+        workload, unnumbered=count, replay=20, client_count=max(2, workload.client_count)
     )
 
 

@@ -3,6 +3,7 @@
 PROBES_WANTED = (
     "clearing.checkpoint",
     "data.checkpointed",
+    "dedup.number_used_anew",
     "journal: the reserve is used",
     "lease.missing",
     "metadata.checkpointed",
@@ -51,7 +52,9 @@ EVENTS_WANTED = (
     "client.did_send",
     "client.did_store_offset",
     "client.evicted",
+    "client.gave_up",
     "client.replayed",
+    "client.sent_equal",
     "client.timed_out",
     "client.unreadable",
     "folder.cut",

@@ -101,7 +101,8 @@ class NodeWorld:
         for client in self.clients:
             asked = client.outstanding
             if asked is not None and not asked.is_replay:
-                witness.unanswered(asked.action, asked.invoked)
+                for _ in range(1 + asked.open_count):
+                    witness.unanswered(asked.action, asked.invoked)
         checkers.count("register.calls", witness.registers.check())
         checkers.count("register.read_met_change", witness.registers.meetings())
         checkers.count("group.served", checkers.ownership.check())
