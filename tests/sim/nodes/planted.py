@@ -17,6 +17,7 @@ from headrace.partitions import (
     writer,
 )
 from headrace.shard import (
+    answers,
     auto_commits,
     believed_time,
     checkpoints,
@@ -27,6 +28,7 @@ from headrace.shard import (
     plane,
     polls,
     purges,
+    router,
     shard,
     timekeeper,
 )
@@ -304,6 +306,16 @@ _NODE = (
         "requests_before_the_start",
         "A request that comes early can wait in the log.",
         Edit(plane.Plane.put_request, "if not self._has_begun:", "if False:"),
+    ),
+    _bug(
+        "equal_is_repeated",
+        "The same number and the same body: it is the same request.",
+        Edit(router.Router._send_header, "is_anew=int(request in connection.spent)", "is_anew=0"),
+    ),
+    _bug(
+        "any_answer_spends",
+        "Who was answered does not ask again.",
+        Edit(answers.Answers.send_settled, "if not any(frame[_STATUS_AT]):", "if True:"),
     ),
     _bug(
         "evicted_stays_bound",
