@@ -443,7 +443,7 @@ _TIME = (
     _bug(
         "start_believes_its_clock",
         "At a start there is nothing but the clock to go by.",
-        Edit(timekeeper.Timekeeper._learn, "self._time.learn(self._newest_stamp)", "pass"),
+        Edit(timekeeper.Timekeeper._learn, "self._time.learn(stamp)", "pass"),
     ),
     _bug(
         "leap_expires_what_is_old",
