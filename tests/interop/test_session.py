@@ -155,6 +155,29 @@ async def test_tokens(node: Node, connect: Connect, unique: Callable[[str], str]
         await token_client.get_streams()
 
 
+async def test_who_deletes_the_own_token_can_log_out(
+    node: Node, connect: Connect, unique: Callable[[str], str]
+) -> None:
+    """As `iggy logout` does."""
+    client = await connect()
+    name = unique("mine")
+    request = CREATE_TOKEN.encode_request(CreateToken(name, 0))
+    made = CREATE_TOKEN.decode_reply(await client.send_binary_request(42, request))
+    remember(made.token)
+    token_client = IggyClient(
+        TcpConfig(
+            server_address=str(node.tcp),
+            auto_login=AutoLogin.personal_access_token(made.token),
+            reconnection=ONCE,
+        )
+    )
+    await token_client.connect()
+    await token_client.send_binary_request(43, DELETE_TOKEN.encode_request(DeleteToken(name)))
+    with refused(Code.UNAUTHORIZED):
+        await token_client.get_streams()
+    await token_client.logout_user()
+
+
 async def test_an_expired_token(node: Node, connect: Connect, unique: Callable[[str], str]) -> None:
     client = await connect()
     request = CREATE_TOKEN.encode_request(CreateToken(unique("brief"), 1))

@@ -10,8 +10,12 @@ what consensus has           -> its own answer; the end waits for it, and nothin
 nothing is left              -> the eviction, and the connection closes
 ```
 
+Who deletes the token of the own session stays connected, to log out.
+
 Flow: apply, reply.
 """
+
+import msgspec
 
 from headrace.metadata.applied import OF_USERS, Applied
 from headrace.ports.network import CloseConnection
@@ -37,6 +41,7 @@ class Revocation:
         self._auditor = auditor
         self._state = desk.state  # another one after a state transfer
         self._is_changed = False
+        self._deleters: dict[int, None] = {}  # clients that have deleted a token in this turn
         self._ending: dict[int, int] = {}  # clients whose end waits for an answer, by connection
 
     def learn(self) -> None:
@@ -47,6 +52,8 @@ class Revocation:
                 self._is_changed = True
                 if applied.header.operation == Operation.CHANGE_PASSWORD:
                     self._carry_on(applied)
+                elif applied.header.operation == Operation.DELETE_PERSONAL_ACCESS_TOKEN:
+                    self._deleters[applied.header.client] = None
 
     def after_turn(self) -> None:
         """End what this turn's changes have ended; who asked for them has been answered."""
@@ -57,6 +64,7 @@ class Revocation:
             self._state = self._desk.state
             for connection in list(self._desk.connections.all()):
                 self._look_at(connection)
+            self._deleters.clear()
 
     def end_expired(self) -> None:
         """End the sessions of tokens whose time is over: no op says so."""
@@ -89,11 +97,22 @@ class Revocation:
         """Take the session from a connection, and close it once nothing is on its way (SE-9)."""
         desk = self._desk
         desk.probes.hit("sessions.revoked")
-        self._ending[connection.number] = connection.client
+        if self._is_own_doing(connection):
+            desk.probes.hit("sessions.kept_for_logout")
+        else:
+            self._ending[connection.number] = connection.client
         self._logins.release(connection)
         connection.is_over = True
         desk.answers.refuse_undone(connection.number, Code.UNAUTHORIZED, self._withdraw)
         self._end_answered()
+
+    def _is_own_doing(self, connection: Connection) -> bool:
+        """Whether nothing but a token is missing, and who held the session has deleted it."""
+        assert connection.credential is not None
+        without = msgspec.structs.replace(connection.credential, token_hash=None)
+        desk = self._desk
+        is_user_here = holds(without, desk.state, desk.committed_time)
+        return is_user_here and connection.client in self._deleters
 
     def _end_answered(self) -> None:
         """Close the connections whose session is over and that have been told everything else."""
