@@ -81,7 +81,9 @@ class ScriptedServer:
 
     def session(self, **settings: Any) -> Session:
         login = PasswordLogin("iggy", b"iggy")
-        made = Settings(ENDPOINT, login, **settings)
+        # A script may begin with lost connections: they are tried again.
+        patient = {"wait_seconds": settings.get("timeout_seconds", 30.0)}
+        made = Settings(ENDPOINT, login, **(patient | settings))
         return Session(made, CLIENT, now=lambda: self.now, chance=lambda: 0.0)
 
     def run(self, steps: Steps[R]) -> R:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -128,6 +129,17 @@ def test_a_cancelled_wait_does_not_stop_the_batch(node: Node) -> None:
             assert (await delivery).offset == 0
 
     run(node, work)
+
+
+def test_nobody_listens() -> None:
+    async def main(**options: Any) -> None:
+        await aio.connect("127.0.0.1:1", **options)
+
+    said = r"127\.0\.0\.1:1 cannot be reached: .*; is a node running there"
+    with pytest.raises(headrace.Unavailable, match=said):
+        asyncio.run(main(timeout="24 h"))
+    with pytest.raises(headrace.Unavailable, match=r"cannot be reached within 0\.2 s"):
+        asyncio.run(main(wait="200 ms"))
 
 
 def test_another_loop_will_do(node: Node) -> None:

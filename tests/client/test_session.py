@@ -247,7 +247,7 @@ def test_time_is_up_when_nobody_listens() -> None:
     server, session = scripted(timeout_seconds=5.0)
     server.refused_opens = 1000
     with pytest.raises(
-        Unavailable, match=r"127\.0\.0\.1:8090 within 5 s: nobody listens"
+        Unavailable, match=r"127\.0\.0\.1:8090 cannot be reached within 5 s: nobody listens"
     ) as raised:
         server.run(session.ask(SEND))
     assert not raised.value.is_outcome_unknown
@@ -398,3 +398,33 @@ def test_closing_without_a_connection_needs_none() -> None:
     server, session = scripted()
     server.run(session.close())
     assert not server.opens
+
+
+def test_a_first_connection_that_is_refused_fails_at_once() -> None:
+    server, session = scripted(reply(), wait_seconds=0.0)
+    server.refused_opens = 1
+    said = r"127\.0\.0\.1:8090 cannot be reached: nobody listens; is a node running there"
+    with pytest.raises(Unavailable, match=said):
+        server.run(session.open())
+    assert (server.opens, server.pauses) == (1, [])
+
+
+@pytest.mark.parametrize("wait_seconds", [3.0, 60.0], ids=["below", "above"])
+def test_a_first_connection_is_tried_as_long_as_its_user_waits(wait_seconds: float) -> None:
+    """Whether that is less or more than a call may take."""
+    server, session = scripted(reply(), timeout_seconds=5.0, wait_seconds=wait_seconds)
+    server.refused_opens = 1000
+    with pytest.raises(Unavailable, match=f"cannot be reached within {wait_seconds:g} s: nobody"):
+        server.run(session.open())
+    assert 100.0 + wait_seconds - 2.0 <= server.now <= 100.0 + wait_seconds
+    server.refused_opens = 3
+    server.run(session.open())
+    assert session.is_connected
+
+
+def test_who_was_logged_in_once_waits_for_his_server() -> None:
+    server, session = scripted(close(), reply(), wait_seconds=0.0)
+    server.run(session.open())
+    server.refused_opens = 3
+    server.run(session.ask(system.ping()))
+    assert server.opens == 5

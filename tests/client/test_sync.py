@@ -278,8 +278,30 @@ def test_a_client_survives_the_restart_of_its_server() -> None:
 
 
 def test_nobody_listens() -> None:
-    with pytest.raises(headrace.Unavailable, match=r"127\.0\.0\.1:1 within 0\.2 s"):
-        headrace.connect("127.0.0.1:1", timeout="200 ms")
+    said = r"127\.0\.0\.1:1 cannot be reached: .*; is a node running there"
+    with pytest.raises(headrace.Unavailable, match=said):
+        headrace.connect("127.0.0.1:1", timeout="24 h")
+    with pytest.raises(headrace.Unavailable, match=r"cannot be reached within 0\.2 s"):
+        headrace.connect("127.0.0.1:1", wait="200 ms")
+
+
+def test_a_node_that_comes_later_is_waited_for() -> None:
+    with running_node() as node:
+        node.kill()
+        begun = threading.Event()
+
+        def connect() -> None:
+            begun.set()
+            with headrace.connect(str(node.tcp), wait="60 s") as client:
+                found.append(client.get_streams())
+
+        found: list[object] = []
+        thread = threading.Thread(target=connect)
+        thread.start()
+        begun.wait()
+        node.start()
+        thread.join()
+    assert found == [()]
 
 
 def test_a_closed_client_says_so(node: Node) -> None:

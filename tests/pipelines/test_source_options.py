@@ -17,17 +17,19 @@ def test_a_job_begins_with_the_oldest_message_and_reports_to_its_group() -> None
     source = Source("orders", ("shop/orders", "shop/returns"))
     assert source_options(job(source), source) == {
         "subscribe": "shop/orders,shop/returns",
+        "wait": "30 s",
         "startingOffsets": "earliest",
         "groupId": "g",
     }
 
 
 def test_what_the_file_says_is_passed_on() -> None:
-    source = Source("orders", ("shop/orders",), options={"startingTimestamp": "1"})
+    source = Source("orders", ("shop/orders",), options={"startingTimestamp": "1", "wait": "1 s"})
     given = source_options(job(source, address="h:1", token="t"), source, is_reporting=False)
     assert given == {
         "subscribe": "shop/orders",
         "startingTimestamp": "1",
+        "wait": "1 s",
         "address": "h:1",
         "token": "t",
     }

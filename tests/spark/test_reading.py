@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,6 +14,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 import headrace
 from headrace.client import DataDamaged
+from headrace.spark.connections import close_clients
 from headrace.spark.losses import DataLossError
 from headrace.spark.option_reader import OptionsError
 from headrace.spark.plan import PlanError
@@ -202,6 +204,45 @@ def test_what_spark_asks_for_where_nothing_is() -> None:
     given = {"topic": "a/b", "address": "127.0.0.1:1"}
     reader = HeadraceSource(given).reader(ALL_COLUMNS)
     assert list(reader.read(InputPartition(None))) == []
+
+
+def test_a_read_from_where_nobody_listens_fails_at_once() -> None:
+    given = {"topic": "a/b", "address": "127.0.0.1:1"}
+    said = "127.0.0.1:1 cannot be reached: .*; is a node running there"
+    with pytest.raises(headrace.Unavailable, match=said):
+        HeadraceSource(given).reader(ALL_COLUMNS).partitions()
+    with pytest.raises(headrace.Unavailable, match=said):
+        HeadraceSource(given).streamReader(ALL_COLUMNS).initialOffset()
+    given["wait"] = "200 ms"
+    with pytest.raises(headrace.Unavailable, match=r"cannot be reached within 0\.2 s"):
+        HeadraceSource(given).reader(ALL_COLUMNS).partitions()
+
+
+def test_a_task_waits_for_a_node_that_was_there() -> None:
+    """It may be the first of its process to connect, while the node starts again."""
+    with running_node() as node, headrace.connect(str(node.tcp)) as client:
+        client.create_stream("shop")
+        client.create_topic("shop/orders")
+        client.send("shop/orders", ["one"])
+        given = {"topic": "shop/orders", "address": str(node.tcp), "read": "broker"}
+        reader = HeadraceSource(given).reader(ALL_COLUMNS)
+        (part,) = reader.partitions()
+        close_clients()  # A task's process has none.
+        node.kill()
+        begun = threading.Event()
+        tables: list[pa.RecordBatch] = []
+
+        def read_part() -> None:
+            begun.set()
+            tables.extend(reader.read(part))
+
+        thread = threading.Thread(target=read_part)
+        thread.start()
+        begun.wait()
+        node.start()
+        thread.join()
+        assert [table.num_rows for table in tables] == [1]
+        close_clients()
 
 
 @pytest.fixture

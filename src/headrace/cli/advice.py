@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from headrace.client.errors import (
+    NO_NODE_ADVICE,
     HeadraceError,
     ProtocolBroken,
     RefusedByServer,
@@ -15,7 +16,7 @@ from headrace.client.errors import (
 from headrace.client.sync import Client
 
 _ADVICE: dict[type[HeadraceError], str] = {
-    Unavailable: "is a node running there, and is that its TCP port? `headrace dev` starts one",
+    Unavailable: NO_NODE_ADVICE,
     ProtocolBroken: "is that the TCP port of a node?",
     Unauthenticated: "check --username and --password, or the variables and the context for them",
 }
@@ -24,7 +25,8 @@ _ADVICE: dict[type[HeadraceError], str] = {
 def advise(error: HeadraceError) -> str:
     """Give an error's sentence with what to do about it, where that is known."""
     words = next((words for kind, words in _ADVICE.items() if isinstance(error, kind)), "")
-    return f"{error}; {words}" if words else str(error)
+    said = str(error)
+    return f"{said}; {words}" if words and words not in said else said
 
 
 def advise_missing(error: HeadraceError, client: Client, arguments: Mapping[str, Any]) -> str:

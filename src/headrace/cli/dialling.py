@@ -5,7 +5,6 @@ Loaded by name when a command runs, for it loads the whole client.
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TypeVar
 
 import click
@@ -61,8 +60,7 @@ def dial(
     """
     try:
         options = ConnectOptions(timeout=timeout, **credentials)  # type: ignore[typeddict-item] # names of it
-        # Somebody waits at a terminal: no node there is said at once.
-        client = TerminalClient(replace(resolve(address, options, environment), is_patient=False))
+        client = TerminalClient(resolve(address, options, environment))
         client.open()
         with client:
             try:

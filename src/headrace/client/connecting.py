@@ -42,6 +42,7 @@ class ConnectOptions(TypedDict, total=False):
         timeout: How long one call may take, reconnects included. ["30 s"]
         answer_timeout: How long one answer may take before the connection counts as lost. ["15 s"]
         heartbeat: After how much silence the server hears from an idle client. ["5 s"]
+        wait: How long a first connection that fails is tried again. [0]
     """
 
     username: str
@@ -50,6 +51,7 @@ class ConnectOptions(TypedDict, total=False):
     timeout: Duration
     answer_timeout: Duration
     heartbeat: Duration
+    wait: Duration
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Settings:
     timeout_seconds: float = 30.0
     answer_seconds: float = 15.0
     heartbeat_seconds: float = 5.0
-    is_patient: bool = True  # whether the first connection is tried again until the timeout
+    wait_seconds: float = 0.0  # how long a first connection that fails is tried again
 
 
 def resolve(
@@ -81,6 +83,7 @@ def resolve(
         timeout_seconds=read_seconds("timeout", options.get("timeout", 30.0)),
         answer_seconds=read_seconds("answer_timeout", options.get("answer_timeout", 15.0)),
         heartbeat_seconds=read_seconds("heartbeat", options.get("heartbeat", 5.0)),
+        wait_seconds=read_seconds("wait", options.get("wait", 0.0), zero=True),
     )
 
 

@@ -23,6 +23,8 @@ from headrace.client.rules import RULES
 from headrace.wire.errors import Code, RefusedError
 from headrace.wire.evictions import EvictedError
 
+NO_NODE_ADVICE = "is a node running there, and is that its TCP port? `headrace dev` starts one"
+
 
 class HeadraceError(Exception):
     """Everything that a client raises by itself."""

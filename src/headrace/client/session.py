@@ -27,6 +27,7 @@ from headrace.client.call import Call
 from headrace.client.connecting import Settings
 from headrace.client.connection import RETRY_SECONDS, AgainError, Connection, LostError
 from headrace.client.errors import (
+    NO_NODE_ADVICE,
     ClientClosed,
     ProtocolBroken,
     Unavailable,
@@ -96,10 +97,10 @@ class Session:
         return self._is_closed
 
     def open(self) -> Steps[None]:
-        """Connect and log in, so that wrong credentials show at once.
+        """Connect and log in, so that wrong credentials and a missing server show at once.
 
         Raises:
-            Unavailable: No server could be reached in time.
+            Unavailable: No server could be reached, as long as the settings say to wait for one.
             Unauthenticated: The credentials are wrong.
         """
         yield from self._lockstep(self._retry("connect", self._nothing))
@@ -178,7 +179,10 @@ class Session:
             self._is_asking = False
 
     def _retry(self, asked: str, attempt: Callable[[float], Steps[R]]) -> Steps[R]:
-        deadline = self._now() + self.settings.timeout_seconds
+        begun = self._now()
+        deadline = begun + self.settings.timeout_seconds
+        if not self.logins_count:
+            deadline = max(deadline, begun + self.settings.wait_seconds)
         waits = backoff(self._chance)
         is_unknown = False  # whether an earlier attempt may have been carried out
         while True:
@@ -195,10 +199,7 @@ class Session:
                 self._connection.drop()
                 is_unknown |= is_trying
                 reason, seconds = str(lost) or type(lost).__name__, next(waits)
-                if not self.logins_count and not self.settings.is_patient:
-                    raise Unavailable(
-                        f"{self.settings.endpoint} cannot be reached: {reason}"
-                    ) from None
+                self._check_first(begun, seconds, reason)
             except RemoteError as error:
                 self._connection.drop()
                 raise ProtocolBroken(f"{asked}: {self.settings.endpoint}: {error}") from None
@@ -214,6 +215,19 @@ class Session:
                     is_outcome_unknown=is_unknown,
                 )
             yield Pause(seconds)
+
+    def _check_first(self, begun: float, seconds: float, reason: str) -> None:
+        """Give up a first connection when its user does not want to wait for it any longer.
+
+        Who was logged in once waits as long as a call may take: his server will come back.
+        """
+        wait = self.settings.wait_seconds
+        if self.logins_count or self._now() + seconds < begun + wait:
+            return
+        within = f" within {wait:g} s" if wait else ""
+        raise Unavailable(
+            f"{self.settings.endpoint} cannot be reached{within}: {reason}; {NO_NODE_ADVICE}"
+        ) from None
 
     def _nothing(self, _deadline: float) -> Steps[None]:
         """An attempt that needs no more than the connection."""

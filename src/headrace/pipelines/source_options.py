@@ -12,6 +12,7 @@ from headrace.spark.schema import MESSAGE_COLUMNS
 
 # A dead letter names its place and holds its payload, whatever the fields of the value are called.
 PLACE_COLUMNS: Final = ("stream", "topic", "partition", "offset", "payload")
+NODE_WAIT: Final = "30 s"
 SECRETS: Final = ("password", "token")
 CONNECTION_OPTIONS: Final = ("address", "username", "password", "token")
 OWN_OPTIONS: Final = {
@@ -26,8 +27,11 @@ OWN_OPTIONS: Final = {
 def source_options(
     pipeline: Pipeline, source: Source, *, is_reporting: bool = True
 ) -> dict[str, str]:
-    """Give the options to read a source with; a job begins with the oldest message."""
-    options = {"subscribe": ",".join(source.topics)}
+    """Give the options to read a source with; a job begins with the oldest message.
+
+    A job is a service: it may start, and its queries may start again, while its node does.
+    """
+    options = {"subscribe": ",".join(source.topics), "wait": NODE_WAIT}
     if not any(name.lower().startswith("starting") for name in source.options):
         options["startingOffsets"] = "earliest"
     if is_reporting:

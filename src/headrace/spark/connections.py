@@ -6,6 +6,7 @@ by itself, so it stays until its process ends.
 
 import os
 import threading
+from dataclasses import replace
 
 from headrace.client import Client
 from headrace.client.connecting import Settings
@@ -14,8 +15,11 @@ _lock = threading.Lock()
 _clients: dict[tuple[int, Settings], Client] = {}
 
 
-def client_of(settings: Settings) -> Client:
+def client_of(settings: Settings, *, is_later: bool = False) -> Client:
     """Give this process's client of a server, logged in.
+
+    A server that nobody has seen is waited for as the settings say. Where one has answered before,
+    as it has when a task runs (`is_later`), it is waited for as by a client that has lost it.
 
     Raises:
         Unavailable: The server cannot be reached.
@@ -25,7 +29,8 @@ def client_of(settings: Settings) -> Client:
     with _lock:
         client = _clients.get(key)
         if client is None:
-            client = Client(settings)
+            least = settings.timeout_seconds if is_later else 0.0
+            client = Client(replace(settings, wait_seconds=max(settings.wait_seconds, least)))
             client.open()
             _clients[key] = client
         return client

@@ -66,7 +66,8 @@ class ProgressListener(StreamingQueryListener):
             offsets = json.loads(text or "null")
             group = decode_group(offsets)
             if group is not None:
-                store_progress(client_of(self._settings), group, decode_offsets(offsets))
+                client = client_of(self._settings, is_later=True)
+                store_progress(client, group, decode_offsets(offsets))
         except OffsetsError:
             return  # Another source that has groups, too.
         except (HeadraceError, OSError, ValueError) as error:

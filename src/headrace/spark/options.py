@@ -55,6 +55,7 @@ OPTIONS = (
     "username",
     "valueFormat",
     "valueSchema",
+    "wait",
 )
 _ON_LOSS: dict[str, OnLoss] = {"fail": "fail", "skip": "skip", "report": "report"}
 _READ: dict[str, ReadFrom] = {"auto": "auto", "direct": "direct", "broker": "broker"}
@@ -156,12 +157,14 @@ def _read_subscription(text: str) -> tuple[str, ...]:
 
 def _read_connection(reader: OptionReader, environment: Mapping[str, str]) -> Settings:
     """Resolve where and as whom here, on the driver: a task's environment is another one."""
-    credentials: ConnectOptions = {}
+    given: ConnectOptions = {}
     for name in ("username", "password", "token"):
         if reader.has(name):
-            credentials[name] = reader.take(name, str, "")
+            given[name] = reader.take(name, str, "")
+    if reader.has("wait"):
+        given["wait"] = reader.take("wait", str, "")
     try:
-        return resolve(reader.take("address", read_text, None), credentials, environment)
+        return resolve(reader.take("address", read_text, None), given, environment)
     except ValueError as error:
         reader.problems.append(str(error))
         return resolve("127.0.0.1:1", {"token": "unused"}, {})

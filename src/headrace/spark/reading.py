@@ -132,7 +132,7 @@ class _SliceReader:
                 who=ANONYMOUS,
                 count=count,
             )
-            polled = client_of(self._reading.connection).ask(call)
+            polled = client_of(self._reading.connection, is_later=True).ask(call)
             reader = ColumnReader(self._place, Clip(first, end), self._rows.columns)
             position = first
             source = f"a poll of {self._slice.key}"
@@ -191,6 +191,6 @@ class _SliceReader:
     def _check_same_log(self) -> None:
         """Notice that what was polled is of another log than what was planned."""
         key = self._slice.key
-        log = find_log(client_of(self._reading.connection), key)
+        log = find_log(client_of(self._reading.connection, is_later=True), key)
         if not position_of(log, 0).is_same_log(position_of(self._slice.log, 0)):
             raise PlanError(f"{key}: it was purged or made anew while it was read; try again")
