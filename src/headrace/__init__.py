@@ -44,6 +44,7 @@ _HOMES = {
             "Unauthenticated",
             "Unauthorized",
             "Unavailable",
+            "Unreadable",
         ),
         _CLIENT,
     ),

@@ -12,12 +12,15 @@ from headrace.client.errors import (
     RefusedByServer,
     Unauthenticated,
     Unavailable,
+    Unreadable,
 )
 from headrace.client.sync import Client
 
 _ADVICE: dict[type[HeadraceError], str] = {
     Unavailable: NO_NODE_ADVICE,
     ProtocolBroken: "is that the TCP port of a node?",
+    Unreadable: "--skip-damaged goes past them; `headrace doctor` examines the files of a node that"
+    " is stopped",
     Unauthenticated: "check --username and --password, or the variables and the context for them",
 }
 

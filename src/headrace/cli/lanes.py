@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from headrace.cli.names import TopicName
-from headrace.cli.starts import Newest, Start, Word
+from headrace.cli.starts import OFFSET_MAX, Newest, Start, Word
 from headrace.client.consumer_options import ConsumerOptions
-from headrace.client.errors import DataLost, OffsetsReset
+from headrace.client.errors import DataLost, OffsetsReset, RefusedByServer, Unreadable
 from headrace.client.messages import Message, Messages
 from headrace.client.sync import Client
 from headrace.client.sync_consumer import Consumer
+from headrace.wire.errors import Code
 
 Tell = Callable[[str], None]
 
@@ -43,8 +44,10 @@ class Run:
 class Lane:
     """One consumer, of one partition or of what a group deals, and what it has read."""
 
-    def __init__(self, consumer: Consumer, tell: Tell) -> None:
+    def __init__(self, consumer: Consumer, tell: Tell, *, is_skipping: bool = False) -> None:
+        """Begin with nothing read; `is_skipping` goes past damaged messages with a word."""
         self.consumer = consumer
+        self._is_skipping = is_skipping
         self.shown: Message | None = None  # the last one that left
         self._tell = tell
         self._messages: Messages | None = None
@@ -86,6 +89,12 @@ class Lane:
             except (DataLost, OffsetsReset) as lost:
                 self._tell(str(lost))
                 continue
+            except Unreadable as damaged:
+                if not self._is_skipping:
+                    raise
+                self._tell(f"{damaged}; reading goes on at {damaged.end}")
+                self.consumer.skip(damaged)
+                continue
             if self._messages is None:
                 return False
             self._times, self._index = self._messages.timestamps(), 0
@@ -125,18 +134,18 @@ def merge(lanes: list[Lane], count_max: Callable[[], int]) -> Iterator[Run]:
             ready.remove(first)
 
 
-def open_lane(
+def open_consumer(
     client: Client,
     topic: TopicName,
     partition: int,
     start: Start,
     options: ConsumerOptions,
     tell: Tell,
-) -> Lane:
-    """Give the lane of one partition, where reading is to begin."""
+) -> Consumer:
+    """Return the consumer of one partition, where reading is to begin."""
     place = _find_place(client, topic, partition, start, tell)
     told: ConsumerOptions = {**options, "partition": partition, "start": place}
-    return Lane(client.consumer(topic, **told), tell)
+    return client.consumer(topic, **told)
 
 
 def _find_place(
@@ -145,12 +154,30 @@ def _find_place(
     """Give the place as a consumer knows it: one that is there, so that no loss is told for it."""
     if not isinstance(start, Newest | int):
         return start
-    newest = client.poll(topic, partition, start="latest", count=1)
-    end = newest.current_offset + 1 if len(newest) or newest.current_offset else 0
+    end = _find_end(client, topic, partition)
     if isinstance(start, Newest):
-        oldest = client.poll(topic, partition, start="earliest", count=1)
-        first = oldest.first_offset if len(oldest) else end
-        return max(end - start.count, first)
+        return max(end - start.count, _find_first(client, topic, partition, end))
     if start > end:
         tell(f"partition {partition}: it ends at offset {end - 1}, reading begins behind that")
     return min(start, end)
+
+
+def _find_end(client: Client, topic: TopicName, partition: int) -> int:
+    try:
+        newest = client.poll(topic, partition, start="latest", count=1)
+    except RefusedByServer as error:
+        if error.code != Code.CANNOT_READ_MESSAGE:
+            raise
+        # There is a newest message, if a damaged one: behind the end nothing is read.
+        return client.poll(topic, partition, start=OFFSET_MAX, count=1).current_offset + 1
+    return newest.current_offset + 1 if len(newest) or newest.current_offset else 0
+
+
+def _find_first(client: Client, topic: TopicName, partition: int, end: int) -> int:
+    try:
+        oldest = client.poll(topic, partition, start="earliest", count=1)
+    except RefusedByServer as error:
+        if error.code != Code.CANNOT_READ_MESSAGE:
+            raise
+        return client.plan_segments(topic, partition).first_offset
+    return oldest.first_offset if len(oldest) else end

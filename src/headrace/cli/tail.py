@@ -35,6 +35,7 @@ TAILING_MODULE = "headrace.cli.tailing"  # loaded when the command runs
 @click.option("--delimiter", metavar="TEXT", default=r"\n", help=r"Behind each message. [\n]")
 @click.option("--consumer", callback=read_identifier, metavar="NAME", help="Store how far it is.")
 @click.option("--group", callback=read_identifier, metavar="NAME", help="Read as its member.")
+@click.option("--skip-damaged", "is_skipping", is_flag=True, help="Go past damaged messages.")
 @output_option
 @with_client
 def tail(client: Client, topic: TopicName, **given: Unpack[Given]) -> None:
@@ -42,6 +43,7 @@ def tail(client: Client, topic: TopicName, **given: Unpack[Given]) -> None:
 
     PLACE is earliest, latest, end-N for the newest N, an offset, a time such as 2026-01-31T12:00Z,
     or how long ago, such as -15min. A range that is no longer there is told on stderr, exactly.
+    Damaged messages end the command with their range; --skip-damaged reports it and reads on.
 
     --filter is a text that values hold, /a regular expression/, or .field=value of JSON; if it is
     given more than once, all must match. The whole topic is read for the newest N that match. A

@@ -29,6 +29,7 @@ class Given(TypedDict):
     count: int | None
     filters: tuple[str, ...]
     is_following: bool
+    is_skipping: bool
     is_json: bool
     show: str
     delimiter: str
@@ -47,6 +48,7 @@ class Wanted:
     count: int | None
     filters: list[Filter]
     is_following: bool
+    is_skipping: bool
     look: Look
 
     @property
@@ -89,6 +91,7 @@ def read_wanted(topic: TopicName, given: Given, *, is_terminal: bool) -> Wanted:
         count=given["count"],
         filters=[each for each in filters if each is not None],
         is_following=given["is_following"],
+        is_skipping=given["is_skipping"],
         look=look,
     )
 

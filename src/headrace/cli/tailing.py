@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from headrace.cli.filters import Filter, keep
-from headrace.cli.lanes import Lane, Run, merge, open_lane
+from headrace.cli.lanes import Lane, Run, merge, open_consumer
 from headrace.cli.message_lines import Writer, write_values
 from headrace.cli.meter import Meter
 from headrace.cli.names import TopicName
@@ -199,11 +199,14 @@ class _Reading:
         assert wanted.group is not None
         assert not isinstance(start, Newest)
         told: ConsumerOptions = {**self._options, "group": wanted.group, "start": start}
-        return Lane(self._client.consumer(wanted.topic, **told), _tell)
+        consumer = self._client.consumer(wanted.topic, **told)
+        return Lane(consumer, _tell, is_skipping=wanted.is_skipping)
 
     def _open(self, partition: int, start: Start) -> Lane:
-        topic = self._wanted.topic
-        return open_lane(self._client, topic, partition, start, self._options, _tell)
+        consumer = open_consumer(
+            self._client, self._wanted.topic, partition, start, self._options, _tell
+        )
+        return Lane(consumer, _tell, is_skipping=self._wanted.is_skipping)
 
     def _partitions(self) -> list[int]:
         return [each.id for each in self._client.get_topic(self._wanted.topic).partitions]

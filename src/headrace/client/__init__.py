@@ -26,6 +26,7 @@ from headrace.client.errors import (
     Unauthenticated,
     Unauthorized,
     Unavailable,
+    Unreadable,
 )
 from headrace.client.messages import Message, Messages
 from headrace.client.sync import Client
@@ -59,6 +60,7 @@ __all__ = [
     "Unauthenticated",
     "Unauthorized",
     "Unavailable",
+    "Unreadable",
 ]
 
 

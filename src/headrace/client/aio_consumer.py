@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import TypeVar
 
 from headrace.client.endings import EndsAsync
-from headrace.client.errors import ClientClosed
+from headrace.client.errors import ClientClosed, Unreadable
 from headrace.client.faces import Awaits
 from headrace.client.messages import Message, Messages
 from headrace.client.reading import Reader
@@ -61,6 +61,10 @@ class AsyncConsumer(AsyncIterator[Message], EndsAsync):
         if message is None:
             self._reader.finish_handed()
         await self._client.follow(self._reader.store(message))
+
+    def skip(self, damaged: Unreadable) -> None:
+        """Go past the messages that an `Unreadable` has named; they are not read."""
+        self._reader.skip(damaged)
 
     async def close(self, *, is_clean: bool = True) -> None:
         """Store what is done, unless that is up to you, and leave the group."""

@@ -5,7 +5,8 @@ HeadraceError
 ├── Unavailable         no connection, no answer in time; may say that the outcome is not known
 ├── RefusedByServer     the server said no; `code` says why
 │   ├── NotFound        ├── AlreadyExists     ├── Unauthenticated
-│   ├── Unauthorized    ├── AlreadyApplied    └── NotOwned
+│   ├── Unauthorized    ├── AlreadyApplied    ├── NotOwned
+│   └── Unreadable      messages that come next are damaged at the server, with their range
 ├── ProtocolBroken      the other side does not speak the protocol
 ├── DataLost            messages that were wanted are no longer there, with their exact range
 ├── OffsetsReset        a partition ends before where its consumer stood: it was purged
@@ -76,6 +77,25 @@ class NotOwned(RefusedByServer):
     After a lost connection the offset may still have been stored: by the first try, while the
     partition was ours.
     """
+
+
+class Unreadable(RefusedByServer):
+    """Messages that a consumer would have read next are damaged where the server keeps them.
+
+    The server cannot read the offsets from `first` up to, not including, `end`. The consumer stays
+    before them; its method `skip` goes past them.
+    """
+
+    def __init__(self, topic: str, partition: int, *, first: int, end: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.first = first
+        self.end = end
+        super().__init__(
+            Code.CANNOT_READ_MESSAGE,
+            f"{topic}, partition {partition}",
+            f"the {end - first} offsets {first} to {end - 1} are damaged; see the node's log",
+        )
 
 
 class ProtocolBroken(HeadraceError):

@@ -22,11 +22,13 @@ from headrace.client.call import Flow, ask, pause
 from headrace.client.calls.messages import poll_from
 from headrace.client.calls.names import ANONYMOUS, TopicName
 from headrace.client.consumer_options import ConsumerSettings
-from headrace.client.errors import NotOwned
+from headrace.client.damage import find_unreadable
+from headrace.client.errors import NotOwned, RefusedByServer, Unreadable
 from headrace.client.handing import Handing
 from headrace.client.messages import Message, Messages
 from headrace.client.positions import Positions
 from headrace.wire.commands.messages import RESYNC_PARTITION
+from headrace.wire.errors import Code
 from headrace.wire.identifiers import FromOffset
 
 IDLE_SECONDS_MIN = 0.001
@@ -90,6 +92,10 @@ class Reader:
             return False
         is_each = self.settings.commit == "each"
         return is_each or self._now() - self._committed >= self.settings.commit_seconds
+
+    def skip(self, damaged: Unreadable) -> None:
+        """Stand behind messages that the server cannot read."""
+        self._positions.upcoming[damaged.partition] = damaged.end
 
     # Flows.
 
@@ -174,6 +180,10 @@ class Reader:
         except NotOwned:
             self._assignment.must_renew = True
             return False
+        except RefusedByServer as error:
+            if error.code != Code.CANNOT_READ_MESSAGE:
+                raise
+            raise (yield from find_unreadable(self._topic, partition, strategy)) from None
         if polled.partition == RESYNC_PARTITION:
             self._assignment.must_renew = True
             return False

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from headrace.client.endings import Ends
-from headrace.client.errors import ClientClosed
+from headrace.client.errors import ClientClosed, Unreadable
 from headrace.client.faces import Blocks
 from headrace.client.messages import Message, Messages
 from headrace.client.reading import Reader
@@ -66,6 +66,10 @@ class Consumer(Iterator[Message], Ends):
         if message is None:
             self._reader.finish_handed()
         self._client.follow(self._reader.store(message))
+
+    def skip(self, damaged: Unreadable) -> None:
+        """Go past the messages that an `Unreadable` has named; they are not read."""
+        self._reader.skip(damaged)
 
     def close(self, *, is_clean: bool = True) -> None:
         """Store what is done, unless that is up to you, and leave the group."""
