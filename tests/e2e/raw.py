@@ -35,6 +35,10 @@ class RawConnection:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._received = bytearray()
 
+    def shrink(self, size: int) -> None:
+        """Have the system hold little of what was not received yet."""
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
+
     def send(self, data: bytes) -> None:
         """Send bytes; a peer that has closed meanwhile is found out by `receive`."""
         try:

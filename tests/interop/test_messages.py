@@ -224,6 +224,15 @@ async def test_sizes(connect: Connect, stream: str, size: int) -> None:
     await client.delete_stream(stream)
 
 
+async def test_a_poll_gives_what_was_asked_for(connect: Connect, stream: str) -> None:
+    client = await connect()
+    await _prepare(client, stream)
+    payload = bytes(20_000)
+    for _ in range(10):
+        await client.send_messages(stream, "topic", 0, [SendMessage(payload)] * 100)
+    assert len(await _poll(client, stream, PollingStrategy.First(), 1000)) == 1000
+
+
 async def test_a_batch_of_many(connect: Connect, stream: str) -> None:
     client = await connect()
     await _prepare(client, stream)

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from headrace.base.limits import SEGMENT_HEADER_BYTES
 from headrace.kernel import verify
-from headrace.partitions import reads
 from headrace.partitions.gather import (
     NOTHING_POLLED,
     First,
@@ -22,6 +21,7 @@ from headrace.partitions.gather import (
 )
 from headrace.partitions.index import INDEX_STEP_BYTES, SegmentIndex
 from headrace.partitions.pieces import Mark
+from headrace.partitions.reply_room import READ_BYTES_MAX
 from headrace.partitions.tail import BATCH_OBJECTS_BYTES
 from headrace.ports.segments import SegmentFile
 from headrace.wire.batches import split_batches
@@ -281,7 +281,7 @@ def test_small_polls_read_little_and_large_batches_are_read_whole() -> None:
     stage.files.reads.clear()
     assert len(offsets(stage.poll(First(), 400))) == 400
     longest = max(read.length for read in stage.files.reads)
-    assert 10 * 100_000 <= longest <= reads.READ_BYTES_MAX
+    assert 10 * 100_000 <= longest <= READ_BYTES_MAX
 
 
 def test_an_index_of_small_steps_leads_to_the_batch_before() -> None:

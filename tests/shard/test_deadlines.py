@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
+from headrace.ports.network import RepliesWritten
 from headrace.shard.answers import DEADLINE_TICKS
 from headrace.wire.commands import messages, session, streams, system, tokens, topics, users
 from headrace.wire.errors import Code, RefusedError
@@ -31,6 +32,10 @@ def stick_segments(node: Whole) -> None:
     node.is_reading_segments = False
 
 
+def stick_readers(node: Whole) -> None:
+    node.step(RepliesWritten(0, 1 << 40))
+
+
 def stick_host(node: Whole) -> None:
     node.is_archiving = False
 
@@ -40,6 +45,7 @@ def loosen(node: Whole) -> None:
     node.is_verifying = node.is_reading_segments = node.is_archiving = True
     for disk in node.disks:
         disk.is_syncing = True
+    node.step(RepliesWritten(0, 0))
     for event in [*node.unverified, *node.unmade]:
         node.step(event)
     node.tick(200)
@@ -146,6 +152,7 @@ KINDS = {
     ),
     "poll: segments": Kind(stick_segments, lambda c: poll(c, First()), NOT_DONE),
     "get offset": Kind(stick_disk(DATA), offset_behind_commit, NOT_DONE),
+    "poll: room": Kind(stick_readers, lambda c: poll(c, First()), NOT_DONE),
     "poll: next": Kind(stick_disk(DATA), poll_behind_commit, NOT_DONE),
     "flush": Kind(stick_segments, flush, UNKNOWN),
     "snapshot": Kind(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.base.limits import HEADER_BYTES
-from headrace.ports.network import ConnectionClosed, ConnectionOpened
+from headrace.ports.network import ConnectionClosed, ConnectionOpened, RepliesWritten
 from headrace.transports.limits import TcpLimits
 from headrace.transports.tcp import TcpListener
 
@@ -69,6 +69,7 @@ class Stage:
         self.frames: list[tuple[int, bytearray]] = []
         self.opened: list[ConnectionOpened] = []
         self.closed: list[int] = []
+        self.written: list[RepliesWritten] = []
         self.turns: list[int] = []  # how many frames each brought
         self.log: list[str] = []  # all of it, in order
         self.answer: Callable[[int, bytearray], None] = lambda _number, _frame: None
@@ -89,6 +90,7 @@ class Stage:
         listener = self.listener
         assert len(listener) == 0
         assert listener.memory.held_bytes == 0
+        assert listener.sending.waiting_bytes == 0
         deadlines = (
             listener.unheard,
             listener.unknown,
@@ -106,8 +108,10 @@ class Stage:
         self.log.append(f"frame {connection}")
         self._schedule()
 
-    def tell(self, event: ConnectionOpened | ConnectionClosed) -> None:
-        if isinstance(event, ConnectionOpened):
+    def tell(self, event: ConnectionOpened | ConnectionClosed | RepliesWritten) -> None:
+        if isinstance(event, RepliesWritten):
+            self.written.append(event)
+        elif isinstance(event, ConnectionOpened):
             self.opened.append(event)
             self.log.append(f"opened {event.connection}")
         else:

@@ -136,6 +136,45 @@ def test_a_slow_reader_is_closed_at_the_bound(loop: str) -> None:
     run(loop, main())
 
 
+def test_the_core_is_told_of_replies_that_wait_and_that_have_left(loop: str) -> None:
+    async def main() -> None:
+        async with Stage(TcpLimits(replies_bytes_max=64 * MIB)) as stage:
+            client = await stage.connect()
+            stage.listener.send(1, (declare(256), bytes(100)))
+            stage.listener.flush()
+            assert stage.written == []  # too little to speak of
+            await receive(client, 356)
+            stage.listener.send(1, (declare(256), bytes(16 * MIB)))
+            stage.listener.flush()
+            (told,) = stage.written
+            assert told.written_bytes == 612 + 16 * MIB
+            assert told.waiting_bytes == unsent_of(stage, 1) == stage.listener.sending.waiting_bytes
+            assert told.waiting_bytes > 8 * MIB
+            await receive(client, 9 * MIB)
+            await stage.until(lambda: unsent_of(stage, 1) < told.waiting_bytes - MIB)
+            stage.listener.sweep()
+            assert stage.written[-1].waiting_bytes <= told.waiting_bytes - MIB
+            await receive(client, 7 * MIB + 256)
+            await stage.until(lambda: stage.listener.sending.waiting_bytes == 0)
+            assert stage.written[-1].waiting_bytes < MIB
+
+    run(loop, main())
+
+
+def test_a_lost_connection_takes_what_waits_with_it(loop: str) -> None:
+    async def main() -> None:
+        async with Stage(TcpLimits(replies_bytes_max=64 * MIB)) as stage:
+            client = await stage.connect()
+            stage.listener.send(1, (declare(256), bytes(16 * MIB)))
+            stage.listener.flush()
+            assert stage.written[-1].waiting_bytes > 0
+            client.close()
+            await stage.until(lambda: stage.closed == [1])
+            assert stage.written[-1].waiting_bytes == 0
+
+    run(loop, main())
+
+
 async def take_some(stage: Stage, client: socket.socket) -> None:
     """Read, until the listener could write on: the system itself holds some megabytes."""
     before = unsent_of(stage, 1)

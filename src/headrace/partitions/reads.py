@@ -25,7 +25,6 @@ Invariants: offsets of one answer have no gap; nothing at or beyond the end of t
 from bisect import bisect_left
 
 from headrace.base.ids import unpack_namespace
-from headrace.base.limits import MIB
 from headrace.kernel import BATCH_HEADER_BYTES
 from headrace.partitions.gather import (
     NOTHING_POLLED,
@@ -43,6 +42,7 @@ from headrace.partitions.log import PartitionLog, Segment
 from headrace.partitions.options import PartitionOptions
 from headrace.partitions.pieces import Stretch
 from headrace.partitions.proof import FilePart, Found, Walker, prove_stretch, survey
+from headrace.partitions.reply_room import READ_BYTES_MAX
 from headrace.partitions.shared import PartitionsShared
 from headrace.partitions.tail import MemoryTail
 from headrace.partitions.writer import SegmentWriter
@@ -51,7 +51,6 @@ from headrace.ports.segments import IndexRead, ReadIndex, ReadSegment, SegmentRe
 from headrace.wire.batches import decode_batch_header
 from headrace.wire.errors import Code, CorruptError, RefusedError
 
-READ_BYTES_MAX = MIB
 _RESTARTS_MAX = 4
 
 
@@ -195,7 +194,7 @@ class Reads:
 
     def _advance(self, poll: _Poll) -> Polled | None:
         """Go on as far as possible; return the answer, or nothing if the disk was asked."""
-        while not poll.gathering.is_full and self._has_more(poll):
+        while not self._is_enough(poll) and self._has_more(poll):
             if poll.timestamp is None:
                 if self._take_tail(poll.gathering):
                     break
@@ -212,6 +211,13 @@ class Reads:
         if poll.timestamp is not None:
             self._refuse_passed(poll)
         return poll.gathering.result()
+
+    def _is_enough(self, poll: _Poll) -> bool:
+        """Whether an answer ends here: it is full, or others need the memory for more."""
+        gathering = poll.gathering
+        return gathering.is_full or (
+            gathering.messages_count > 0 and self._shared.replies.is_scarce
+        )
 
     def _has_more(self, poll: _Poll) -> bool:
         """Whether there is more to find; a poll that was overtaken is planned anew."""
@@ -403,6 +409,7 @@ class Reads:
             if poll.gathering.is_full:
                 break
         poll.at = found[-1].end
+        self._shared.replies.grow(poll.ticket, poll.bytes_max - poll.gathering.bytes_left)
 
     def _find_time(self, poll: _Poll, timestamp: int, found: Found) -> bool:
         """Look for the first batch of a time; return whether it is among these."""

@@ -4,6 +4,7 @@ from typing import Protocol
 
 from headrace.base.limits import MIB
 from headrace.partitions.log import Segment
+from headrace.partitions.reply_room import REPLIES_BYTES_MAX, ReplyRoom
 from headrace.partitions.tail import TailBudget
 from headrace.ports.segments import SegmentEvent
 
@@ -59,10 +60,14 @@ class PartitionsShared:
     """
 
     def __init__(
-        self, tail_bytes_max: int = TAIL_BYTES_MAX, indexes_max: int = INDEXES_MAX
+        self,
+        tail_bytes_max: int = TAIL_BYTES_MAX,
+        indexes_max: int = INDEXES_MAX,
+        replies_bytes_max: int = REPLIES_BYTES_MAX,
     ) -> None:
         self.tails = TailBudget(tail_bytes_max)
         self.indexes = IndexCache(indexes_max)
+        self.replies = ReplyRoom(replies_bytes_max)
         self.busy: dict[Owner, None] = {}
         self.without_space: dict[Owner, None] = {}
         self.dropping: dict[Owner, None] = {}  # who has files to remove after a checkpoint

@@ -89,6 +89,17 @@ class RequestsArrived(msgspec.Struct, frozen=True):
     wall: int = 0
 
 
+class RepliesWritten(msgspec.Struct, frozen=True):
+    """Replies were written to connections, or peers took some: told when much has changed.
+
+    `written_bytes` counts what was written since this was last told, `waiting_bytes` what peers
+    have not taken of all that was written.
+    """
+
+    written_bytes: int
+    waiting_bytes: int
+
+
 class Ticked(msgspec.Struct, frozen=True):
     """Time has passed: `now` counts ticks of 10 ms, `wall` is the wall clock in microseconds."""
 
@@ -100,5 +111,5 @@ NetworkEffect: TypeAlias = (
     SendFrame | SendReply | SendToConnection | ConnectionTrusted | CloseConnection | ReadConnections
 )
 NetworkEvent: TypeAlias = (
-    FramesArrived | ConnectionOpened | ConnectionClosed | RequestsArrived | Ticked
+    FramesArrived | ConnectionOpened | ConnectionClosed | RequestsArrived | RepliesWritten | Ticked
 )

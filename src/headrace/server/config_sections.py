@@ -108,6 +108,12 @@ class RootSection(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
 
 
+# A larger message is sent whole all the same: its reader would never pass it otherwise.
+_LARGEST_REPLY = "largest reply to a poll; one that holds a single message may be larger"
+REPLY_BYTES_MIN_OF_MAX = 64 * KIB
+QUIC_REPLY_BYTES_MAX = 10_000_000 - 1
+
+
 class TcpSection(msgspec.Struct, frozen=True, kw_only=True):
     """The listener of the binary protocol."""
 
@@ -157,6 +163,31 @@ class TcpSection(msgspec.Struct, frozen=True, kw_only=True):
         Micros,
         Setting(_patience, "until a client must take some of what waits for it"),
     ] = Micros(30 * SECOND)
+    reply_bytes_max: Annotated[
+        int,
+        Setting(size(REPLY_BYTES_MIN_OF_MAX, FRAME_BYTES_MAX), _LARGEST_REPLY),
+    ] = FRAME_BYTES_MAX
+
+
+class WebSocketSection(msgspec.Struct, frozen=True, kw_only=True):
+    """WebSocket, for when there is a listener."""
+
+    reply_bytes_max: Annotated[
+        int,
+        Setting(size(REPLY_BYTES_MIN_OF_MAX, 16 * MIB), f"{_LARGEST_REPLY}; it is one frame"),
+    ] = 16 * MIB
+
+
+class QuicSection(msgspec.Struct, frozen=True, kw_only=True):
+    """QUIC, for when there is a listener."""
+
+    reply_bytes_max: Annotated[
+        int,
+        Setting(
+            size(REPLY_BYTES_MIN_OF_MAX, QUIC_REPLY_BYTES_MAX),
+            f"{_LARGEST_REPLY}; the released SDK takes less than 10,000,000 bytes",
+        ),
+    ] = 9 * MIB
 
 
 class HttpSection(msgspec.Struct, frozen=True, kw_only=True):
@@ -237,6 +268,13 @@ class SegmentsSection(msgspec.Struct, frozen=True, kw_only=True):
     receive_bytes_max: Annotated[
         int,
         Setting(size(MIB, 1024 * GIB), "memory of a shard for frames that arrive"),
+    ] = 256 * MIB
+    replies_bytes_max: Annotated[
+        int,
+        Setting(
+            size(MIB, 1024 * GIB),
+            "memory of a shard for replies to polls that wait; short of it, replies are shorter",
+        ),
     ] = 256 * MIB
     piece_bytes: Annotated[
         int, Setting(size(64 * KIB, FRAME_BYTES_MAX), "what a replica fetches at once")
@@ -439,6 +477,8 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     server: ServerSection = ServerSection()
     root: RootSection = RootSection()
     tcp: TcpSection = TcpSection()
+    websocket: WebSocketSection = WebSocketSection()
+    quic: QuicSection = QuicSection()
     http: HttpSection = HttpSection()
     tls: TlsSection = TlsSection()
     journal: JournalSection = JournalSection()

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from headrace.base.endpoints import Endpoint
-from headrace.base.limits import HEADER_BYTES, MIB
+from headrace.base.limits import HEADER_BYTES
 from headrace.metadata.admission import TopicDefaults
 from headrace.partitions.options import AheadPolicy
 from headrace.ports.audit import Audit
@@ -73,7 +73,7 @@ from headrace.vsr.timeouts import Timeouts
 from headrace.wire.commands.system import ClusterMetadata
 from headrace.wire.commands.system import Node as NodeRecord
 from headrace.wire.handshake import cluster_id
-from headrace.wire.numbers import NodeStatus, Role, SnapshotType
+from headrace.wire.numbers import NodeStatus, Role, SnapshotType, Transport
 from headrace.wire.topic_options import RESPECT_CONSUMERS
 
 _TICK_MICROS = 10_000
@@ -82,7 +82,6 @@ _SAMPLE_SECONDS = 1.0
 _NOTICES = ("held", "released")  # findings that are no fault of anybody
 _READY_SECONDS = 0.002
 _SPACE_SECONDS = 5.0  # without a try that failed: then there is space again
-_POLL_BYTES_MAX = 16 * MIB
 
 _log = logging.getLogger(__name__)
 
@@ -487,7 +486,12 @@ def _settings(
         offsets_ahead=policy,
         piece_bytes=config.segments.piece_bytes,
         tail_bytes_max=config.segments.tail_bytes_max,
-        poll_bytes_max=min(_POLL_BYTES_MAX, config.tcp.frame_bytes_max - 2 * HEADER_BYTES),
+        poll_bytes_max=_poll_bytes(config.tcp.reply_bytes_max),
+        poll_bytes_max_of={
+            Transport.WEBSOCKET: _poll_bytes(config.websocket.reply_bytes_max),
+            Transport.QUIC: _poll_bytes(config.quic.reply_bytes_max),
+        },
+        replies_bytes_max=config.segments.replies_bytes_max,
         segments_folder=_told_folder(config),
         retention_ticks=_ticks(config.retention.interval),
         is_waiting_for_consumers=config.retention.consumers == RESPECT_CONSUMERS,
@@ -498,6 +502,11 @@ def _settings(
         ),
         stale_ticks=_ticks(int(config.sessions.heartbeat_interval * config.sessions.stale_factor)),
     )
+
+
+def _poll_bytes(reply_bytes_max: int) -> int:
+    """Return how much of a reply its messages may take."""
+    return reply_bytes_max - 2 * HEADER_BYTES
 
 
 def _told_folder(config: ServerConfig) -> str:
@@ -517,6 +526,7 @@ def _tcp_limits(config: ServerConfig) -> TcpLimits:
         connections_before_login_max=tcp.unauthenticated_max,
         requests_in_flight_max=tcp.in_flight_max,
         receive_bytes_max=config.segments.receive_bytes_max,
+        replies_bytes_max=config.segments.replies_bytes_max,
         send_bytes_high=tcp.write_buffer_bytes_pause,
         send_bytes_max=tcp.write_buffer_bytes_max,
         first_frame_seconds=tcp.handshake_timeout // _SECOND,

@@ -17,7 +17,7 @@ from headrace.shard.keeper import Keeper, Local
 from headrace.vsr.events import OwnOp
 from headrace.wire.codec import encode
 from headrace.wire.commands.internal import OFFSET_MARK, OffsetMark
-from headrace.wire.errors import Code, RefusedError
+from headrace.wire.errors import Code
 from headrace.wire.numbers import ConsumerKind, Operation
 
 
@@ -52,8 +52,7 @@ class AutoCommits:
     def park(self, key: OffsetKey, ticket: int, go_on: Callable[[], bool]) -> None:
         """Have a request wait until the pending offset is stored.
 
-        `go_on` is called then, unless nobody waits for its ticket any more. It answers the request
-        or has it wait again, and returns whether it is answered; what it raises is the answer.
+        `go_on` is called then, as `Desk.resume` does.
         """
         assert key in self._commits
         assert self._desk.answers.is_waiting(ticket)
@@ -106,32 +105,16 @@ class AutoCommits:
         for key in [key for key in self._commits if key.group in removed]:
             del self._commits[key]
             for each in self._parked.pop(key, ()):
-                self._refuse(each, Code.PARTITION_NOT_FOUND)
+                self._desk.refuse(each.ticket, Code.PARTITION_NOT_FOUND)
 
     def _drop(self, key: OffsetKey) -> None:
         del self._commits[key]
         for each in self._parked.pop(key, ()):
-            self._resume(each)
-
-    def _resume(self, parked: _Parked) -> None:
-        answers = self._desk.answers
-        if not answers.is_waiting(parked.ticket):
-            return
-        try:
-            if parked.go_on():
-                answers.end(parked.ticket)
-        except RefusedError as error:
-            self._refuse(parked, error.code)
+            self._desk.resume(*each)
 
     def _refuse_all(self) -> None:
         """Refuse everyone behind offsets that are not stored: that may lack space (O2.3)."""
         parked, self._parked = self._parked, {}
         for requests in parked.values():
             for each in requests:
-                self._refuse(each, Code.CANNOT_APPEND_MESSAGE)
-
-    def _refuse(self, parked: _Parked, code: Code) -> None:
-        waiting = self._desk.answers.end(parked.ticket)
-        if waiting is not None:
-            code = self._desk.refusal(code)
-            self._desk.answers.refuse(waiting.connection, waiting.header, code)
+                self._desk.refuse(each.ticket, Code.CANNOT_APPEND_MESSAGE)

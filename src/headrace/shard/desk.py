@@ -17,7 +17,7 @@ from headrace.shard.settings import ShardSettings
 from headrace.vsr.sessions import ClientTable
 from headrace.vsr.state import Status
 from headrace.wire.commands.system import ClusterMetadata
-from headrace.wire.errors import Code
+from headrace.wire.errors import Code, RefusedError
 
 if TYPE_CHECKING:
     from headrace.shard.effects import ShardEffect
@@ -107,6 +107,26 @@ class Desk:
             self.probes.hit("refusal.may_be_old")
             return Code.TRANSIENT_NOT_ACCEPTED
         return code
+
+    def resume(self, ticket: int, go_on: Callable[[], bool]) -> None:
+        """Go on with a request that waited, unless nobody waits for it any more.
+
+        `go_on` answers it or has it wait again, and returns whether it is answered; what it raises
+        is the answer.
+        """
+        if not self.answers.is_waiting(ticket):
+            return
+        try:
+            if go_on():
+                self.answers.end(ticket)
+        except RefusedError as error:
+            self.refuse(ticket, error.code)
+
+    def refuse(self, ticket: int, code: Code) -> None:
+        """Refuse a request that waits, if it still does."""
+        waiting = self.answers.end(ticket)
+        if waiting is not None:
+            self.answers.refuse(waiting.connection, waiting.header, self.refusal(code))
 
     @property
     def is_caught_up(self) -> bool:

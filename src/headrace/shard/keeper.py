@@ -111,7 +111,9 @@ class Keeper:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         settings = desk.settings
-        self.shared = PartitionsShared(settings.tail_bytes_max, settings.indexes_max)
+        self.shared = PartitionsShared(
+            settings.tail_bytes_max, settings.indexes_max, settings.replies_bytes_max
+        )
         self.locals: dict[int, Local] = {}
         self._revision = -1
         self._of_topic: dict[TopicKey, dict[int, None]] = {}  # the partitions that are here

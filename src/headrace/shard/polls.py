@@ -2,6 +2,7 @@
 
 ```
 poll -> partition, consumer -> tail: answered now | segments: answered when read
+                            -> no room for replies: answered when there is some
      -> auto commit: an op of the partition; what follows waits until it is applied (O3.6)
 ```
 
@@ -16,6 +17,7 @@ from typing import NamedTuple
 from headrace.metadata.access import reach
 from headrace.partitions import gather
 from headrace.partitions.gather import Polled, PollStart
+from headrace.ports.network import RepliesWritten
 from headrace.ports.recovered import Finding
 from headrace.shard.auto_commits import AutoCommits, OffsetKey
 from headrace.shard.connections import Connection
@@ -51,6 +53,9 @@ class Polls:
         self._keeper = keeper
         self._reading: dict[int, _Poll] = {}  # by ticket: segments are read for them
         self.commits = AutoCommits(desk, keeper)
+        self._room = keeper.shared.replies
+        self._short: list[_Poll] = []  # wait until there is room for their replies
+        self._sent: dict[int, int] = {}  # bytes of replies in this turn, by connection
         self._damages: dict[tuple[str, str], None] = {}  # what was logged already
 
     def poll(self, connection: Connection, header: RequestHeader, request: PollMessages) -> None:
@@ -101,6 +106,9 @@ class Polls:
             parked = self._waiting(poll)
             self.commits.park(poll.key, parked.ticket, partial(self._go_on, parked))
             return False
+        if self._room.is_short:
+            self._short.append(self._waiting(poll))
+            return False
         if len(self._reading) >= self._desk.settings.disk_polls_max:
             raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED)
         ticket = self._desk.next_token()
@@ -108,13 +116,23 @@ class Polls:
             ticket,
             self._start_of(local, poll),
             count=poll.request.count,
-            bytes_max=self._desk.settings.poll_bytes_max,
+            bytes_max=self._room.share(self._bytes_max_of(poll.connection)),
         )
         if polled is None:
             self._reading[ticket] = self._waiting(poll)
+            self._room.hold(ticket)
             return False
         self._answer(local, poll, polled)
         return True
+
+    def _bytes_max_of(self, number: int) -> int:
+        """Return how large a reply on a connection may be; those of one turn share that."""
+        settings = self._desk.settings
+        connection = self._desk.connections.get(number)
+        bytes_max = settings.poll_bytes_max
+        if connection is not None:
+            bytes_max = settings.poll_bytes_max_of.get(connection.transport, bytes_max)
+        return bytes_max - self._sent.get(number, 0)
 
     def _waiting(self, poll: _Poll) -> _Poll:
         """Give a poll with the ticket that it waits by."""
@@ -154,6 +172,12 @@ class Polls:
         prefix = _PREFIX.pack(partition, current, polled.messages_count)
         size = len(prefix) + sum(len(part) for part in polled.parts)
         answers.reply_parts(connection, header, (prefix, *polled.parts), size)
+        self._room.send(size)
+        self._sent[connection] = self._sent.get(connection, 0) + size
+
+    def on_written(self, event: RepliesWritten) -> None:
+        """Take the transport's report of what was written and what waits."""
+        self._room.report(written_bytes=event.written_bytes, waiting_bytes=event.waiting_bytes)
 
     def after_turn(self) -> None:
         """Answer what was read, and the polls that waited for an offset to be stored."""
@@ -165,9 +189,12 @@ class Polls:
             if local is not None:
                 self._finish(local, ticket, result)
         self.commits.settle()
+        self._resume_short()
+        self._sent.clear()
 
     def _finish(self, local: Local, ticket: int, result: Polled | RefusedError) -> None:
         poll = self._reading.pop(ticket, None)
+        self._room.release(ticket)
         if poll is None or self._desk.answers.end(poll.ticket) is None:
             return
         try:
@@ -220,16 +247,25 @@ class Polls:
         self._desk.answers.refuse(poll.connection, poll.header, self._desk.refusal(code))
 
     def tick(self) -> None:
-        """Let time pass for the offsets that polls store."""
+        """Let time pass, and forget the polls for which nobody waits."""
         self.commits.tick()
+        self._room.settle()
+        is_waiting = self._desk.answers.is_waiting
+        self._short = [poll for poll in self._short if is_waiting(poll.ticket)]
+
+    def _resume_short(self) -> None:
+        """Go on with the polls that wait for room, in their order, as far as there is some."""
+        while self._short and not self._room.is_short:
+            poll = self._short.pop(0)
+            self._desk.resume(poll.ticket, partial(self._go_on, poll))
 
     def _forget_partitions(self, removed: Mapping[int, None]) -> None:
         """Refuse the polls of partitions that are gone, or are others now."""
         self.commits.forget_partitions(removed)
-        gone = [poll for poll in self._reading.values() if poll.key.group in removed]
-        self._reading = {
-            ticket: poll for ticket, poll in self._reading.items() if poll.key.group not in removed
-        }
+        found = [ticket for ticket, poll in self._reading.items() if poll.key.group in removed]
+        gone = [self._reading.pop(ticket) for ticket in found]
+        for ticket in found:
+            self._room.release(ticket)
         for poll in gone:
             if self._desk.answers.is_waiting(poll.ticket):
                 self._refuse(poll, Code.PARTITION_NOT_FOUND)

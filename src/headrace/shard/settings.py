@@ -1,14 +1,18 @@
 """What a shard is told of the node when it starts."""
 
+from collections.abc import Mapping
+
 import msgspec
 
 from headrace.base.limits import SEGMENT_BYTES_MAX
 from headrace.metadata.admission import TopicDefaults
 from headrace.partitions.index import INDEX_STEP_BYTES
 from headrace.partitions.options import AheadPolicy
+from headrace.partitions.reply_room import REPLIES_BYTES_MAX
 from headrace.partitions.shared import INDEXES_MAX
 from headrace.shard.config import PlaneConfig
 from headrace.shard.lockout import LockoutSettings
+from headrace.wire.numbers import Transport
 
 BYTES_RETAINED_MAX = (1 << 64) - 1
 
@@ -30,7 +34,9 @@ class ShardSettings(msgspec.Struct, frozen=True, kw_only=True):
     index_step_bytes: int = INDEX_STEP_BYTES
     indexes_max: int = INDEXES_MAX  # of sealed segments, in memory
     tail_bytes_max: int
-    poll_bytes_max: int
+    poll_bytes_max: int  # of one reply, over transports that have no bound of their own
+    poll_bytes_max_of: Mapping[Transport, int] = {}
+    replies_bytes_max: int = REPLIES_BYTES_MAX  # of all that wait
     # Where the segments of partitions lie, for readers of the same host; empty: nobody is told.
     segments_folder: str = ""
     # Bounds on every partition, whatever its topic says; replicas must have them alike.

@@ -28,6 +28,7 @@ from headrace.ports.network import (
     ConnectionOpened,
     FramesArrived,
     ReadConnections,
+    RepliesWritten,
     RequestsArrived,
     SendFrame,
     SendReply,
@@ -134,6 +135,7 @@ class Shard:
             FramesArrived: self._on_frames,
             ConnectionOpened: self._on_opened,
             ConnectionClosed: self._on_closed,
+            RepliesWritten: self._polls.on_written,
             SegmentWritten: self.keeper.on_segment,
             SegmentsSynced: self.keeper.on_segment,
             SegmentFailed: self.keeper.on_segment,
@@ -193,7 +195,7 @@ class Shard:
         self._close_plane(DATA_STORE)
         self.keeper.after_turn()
         self._polls.after_turn()
-        if desk.data_plane.has_work:
+        if desk.data_plane.has_work or self.keeper.shared.busy:
             # Polls that were resumed store offsets, and what was read may have been asked for.
             self._close_plane(DATA_STORE)
             self.keeper.after_turn()

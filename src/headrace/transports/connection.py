@@ -26,7 +26,7 @@ from headrace.ports.network import Buffer
 from headrace.transports.frames import FrameReceiver
 from headrace.transports.inbox import Inbox
 from headrace.transports.limits import TcpLimits
-from headrace.transports.memory import ReceiveMemory
+from headrace.transports.memory import ReceiveMemory, SendMemory
 from headrace.transports.slabs import Slab
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ class Keeper(Protocol):
     inbox: Inbox
     slab: Slab
     memory: ReceiveMemory
+    sending: SendMemory
     unheard: "Deadlines[Connection]"  # no whole frame yet
     unfinished: "Deadlines[Connection]"  # may be in the middle of a frame
     lagging: "Deadlines[Connection]"  # replies wait for the peer to take them
@@ -64,6 +65,9 @@ class Keeper(Protocol):
 
     def lost(self, connection: "Connection") -> None:
         """Forget a connection."""
+
+    def tell_written(self) -> None:
+        """Tell the core what was written and what waits, if that has changed much."""
 
     def fill_up(self, connection: "Connection") -> None:
         """Stop reading: what this connection has received, or begins to receive, is too much."""
@@ -91,6 +95,7 @@ class Connection(asyncio.BufferedProtocol):
         "_socket",
         "_transport",
         "_unsent_bytes",
+        "_waiting",
         "address",
         "host",
         "number",
@@ -117,6 +122,7 @@ class Connection(asyncio.BufferedProtocol):
         self._held = 0  # our share of what the memory counts as held
         self._seen = (0, 0)  # requests and bytes of an unfinished frame, when last looked at
         self._seen_in_need = (-1, 0)  # the same, when others last waited for memory
+        self._waiting = 0  # our share of what the memory counts as waiting for its peers
         self._unsent_bytes = 0  # of a lagging connection, when last looked at and added since
         self._is_watched = False
         self._is_lagging = False
@@ -183,6 +189,7 @@ class Connection(asyncio.BufferedProtocol):
         del exc
         self._is_closing = True
         self._hold(0)
+        self._wait(0)
         self._outbox.clear()
         self._keeper.lost(self)
 
@@ -190,12 +197,15 @@ class Connection(asyncio.BufferedProtocol):
         """Note that the peer is behind."""
         self._is_lagging = True
         self._unsent_bytes = self._transport.get_write_buffer_size()
+        self._wait(self._unsent_bytes)
         self._keeper.lagging.begin(self)
 
     def resume_writing(self) -> None:
         """Note that the peer has taken everything."""
         self._is_lagging = False
+        self._wait(0)
         self._keeper.lagging.end(self)
+        self._keeper.tell_written()
         self.unblock(SENDING)
 
     # What the listener calls.
@@ -214,6 +224,8 @@ class Connection(asyncio.BufferedProtocol):
         if not outbox:
             self._keeper.unsent.append(self)
         outbox += parts
+        if len(parts) > 1:  # Replies of one part are small.
+            self._keeper.sending.written_bytes += sum(map(len, parts))
         if self._answered < self._requests:  # An eviction may come without a request.
             self._answered += 1
 
@@ -316,6 +328,11 @@ class Connection(asyncio.BufferedProtocol):
         if self._requests == requests and grown < self._keeper.limits.frame_progress_bytes_min:
             self.abort(f"frame unfinished after {count} bytes while others wait for memory")
 
+    def count_lag(self) -> None:
+        """Count what the peer has not taken by now."""
+        if self._is_lagging and not self._is_closing:
+            self._wait(self._transport.get_write_buffer_size())
+
     def look_at_lag(self) -> None:
         """Close a connection whose peer has taken nothing since the last look."""
         waiting = self._transport.get_write_buffer_size()
@@ -388,9 +405,14 @@ class Connection(asyncio.BufferedProtocol):
         self._memory.hold(count, instead_of=self._held)
         self._held = count
 
+    def _wait(self, count: int) -> None:
+        self._keeper.sending.wait(count, instead_of=self._waiting)
+        self._waiting = count
+
     def _judge_lag(self) -> None:
         """Bound what waits for a peer that does not take it (NW10)."""
         waiting = self._transport.get_write_buffer_size()
+        self._wait(waiting)
         limits = self._keeper.limits
         if waiting > limits.send_bytes_max:
             self.abort(f"{waiting} bytes of replies wait, limit {limits.send_bytes_max}")

@@ -3,6 +3,7 @@
 One sweep a second replaces a timer for each connection: beginning and ending cost one dict entry.
 """
 
+from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
@@ -24,6 +25,9 @@ class Deadlines(Generic[K]):
 
     def __contains__(self, key: K) -> bool:
         return key in self._due
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._due)
 
     def begin(self, key: K) -> None:
         """Give a key all the time; one that has begun already begins anew."""

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from headrace.ports.network import ConnectionClosed, ConnectionOpened
+from headrace.ports.network import ConnectionClosed, ConnectionOpened, RepliesWritten
 
 
 class Inbox(Protocol):
@@ -11,5 +11,8 @@ class Inbox(Protocol):
     def put(self, connection: int, frame: bytearray) -> None:
         """Take a whole frame, which now belongs to the core."""
 
-    def tell(self, event: ConnectionOpened | ConnectionClosed) -> None:
-        """Take news of a connection: opened before its first frame, closed after its last."""
+    def tell(self, event: ConnectionOpened | ConnectionClosed | RepliesWritten) -> None:
+        """Take news of a connection: opened before its first frame, closed after its last.
+
+        Or of all together: what was written to them, and what waits.
+        """

@@ -21,6 +21,7 @@ class TcpLimits(msgspec.Struct, frozen=True, kw_only=True):
     connections_before_login_max: int = 500
     requests_in_flight_max: int = 256
     receive_bytes_max: int = 256 * MIB  # of all connections: unfinished frames and this turn's
+    replies_bytes_max: int = 256 * MIB  # of all connections: replies that wait; the core's bound
     send_bytes_high: int = MIB  # above it a connection's requests are not read
     send_bytes_max: int = 2 * FRAME_BYTES_MAX  # above it a connection is closed
     first_frame_seconds: int = 10

@@ -1,5 +1,6 @@
-"""How much memory received bytes take, of all connections together."""
+"""How much memory bytes take that arrive or wait to leave, of all connections together."""
 
+from headrace.ports.network import RepliesWritten
 from headrace.transports.slabs import LARGE_FRAME_BYTES
 
 
@@ -35,6 +36,36 @@ class ReceiveMemory:
         self.held_bytes += count - instead_of
         self.large_bytes += _if_large(count) - _if_large(instead_of)
         assert self.held_bytes >= self.large_bytes >= 0
+
+
+class SendMemory:
+    """Counts what was written to connections, and what their peers have not taken of it.
+
+    The core bounds it, and is told when much has changed: a 64th of the bound.
+    """
+
+    __slots__ = ("_step_bytes", "_told_bytes", "waiting_bytes", "written_bytes")
+
+    def __init__(self, bytes_max: int) -> None:
+        self.waiting_bytes = 0
+        self.written_bytes = 0  # since the core was last told
+        self._step_bytes = max(1, bytes_max // 64)
+        self._told_bytes = 0  # what the core believes to wait
+
+    def wait(self, count: int, *, instead_of: int) -> None:
+        """Count what waits on one connection now, instead of what waited."""
+        self.waiting_bytes += count - instead_of
+        assert self.waiting_bytes >= 0
+
+    def take_news(self) -> RepliesWritten | None:
+        """Return what the core should know, if it is much."""
+        changed_bytes = abs(self.waiting_bytes - self._told_bytes)
+        if max(changed_bytes, self.written_bytes) < self._step_bytes:
+            return None
+        news = RepliesWritten(self.written_bytes, self.waiting_bytes)
+        self.written_bytes = 0
+        self._told_bytes = self.waiting_bytes
+        return news
 
 
 def share_of_large(bytes_max: int) -> int:

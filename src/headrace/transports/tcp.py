@@ -21,7 +21,7 @@ from headrace.transports.connection import FULL, PAUSED, Connection
 from headrace.transports.deadlines import Deadlines
 from headrace.transports.inbox import Inbox
 from headrace.transports.limits import TcpLimits
-from headrace.transports.memory import ReceiveMemory
+from headrace.transports.memory import ReceiveMemory, SendMemory
 from headrace.transports.slabs import Slab
 from headrace.wire.numbers import Transport
 from headrace.wire.old_framing import OLD_FRAMING
@@ -61,6 +61,7 @@ class TcpListener:
         self.inbox = inbox
         self.slab = Slab()
         self.memory = ReceiveMemory(limits.receive_bytes_max)
+        self.sending = SendMemory(limits.replies_bytes_max)
         self.unheard: Deadlines[Connection] = Deadlines(limits.first_frame_seconds)
         self.unknown: Deadlines[Connection] = Deadlines(limits.login_seconds)
         self.unfinished: Deadlines[Connection] = Deadlines(limits.frame_seconds)
@@ -166,6 +167,7 @@ class TcpListener:
             unsent, self.unsent = self.unsent, []
             for connection in unsent:
                 connection.flush()
+            self.tell_written()
 
     def close_connection(self, number: int, reason: str) -> None:
         """Close a connection once what was sent on it has left; nothing if it is gone."""
@@ -200,6 +202,12 @@ class TcpListener:
             connection.unblock(PAUSED)
 
     # What connections ask for.
+
+    def tell_written(self) -> None:
+        """Tell the core what was written and what waits, if that has changed much."""
+        news = self.sending.take_news()
+        if news is not None:
+            self.inbox.tell(news)
 
     def opened(self, connection: Connection) -> None:
         """Take up a new connection, number it and tell the core; or refuse it (NW12)."""
@@ -238,6 +246,7 @@ class TcpListener:
             del self._per_address[connection.host]
         self._tell_lost(connection)
         self.inbox.tell(ConnectionClosed(connection.number))
+        self.tell_written()
         if self._all_gone is not None and not self._connections and not self._all_gone.done():
             self._all_gone.set_result(None)
 
@@ -313,6 +322,9 @@ class TcpListener:
                 connection.look_at_room()
         for connection in self.lagging.sweep():
             connection.look_at_lag()
+        for connection in self.lagging:
+            connection.count_lag()
+        self.tell_written()
         for connection in self.closing.sweep():
             connection.abort("replies did not leave in time")
 

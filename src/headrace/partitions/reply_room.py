@@ -1,0 +1,88 @@
+"""How much memory the replies to polls may take, of all connections together.
+
+```
+being read --> sent --> written to a connection, and waiting until its peer takes it --> gone
+   held        sent                          waiting
+```
+
+A reply gets a quarter of what is left, so that replies become shorter while room becomes short. The
+last eighth is for replies of one message each; without any room polls wait.
+
+Flow: reply.
+"""
+
+from headrace.base.limits import MIB
+
+REPLIES_BYTES_MAX = 256 * MIB
+READ_BYTES_MAX = MIB  # what one poll reads at once
+_PARTS = 4
+_RESERVED_PARTS = 8
+
+
+class ReplyRoom:
+    """One for a shard: every poll asks it, and the transport reports to it."""
+
+    __slots__ = ("_held", "_sent_bytes", "_waiting_bytes", "bytes_max", "held_bytes")
+
+    def __init__(self, bytes_max: int = REPLIES_BYTES_MAX) -> None:
+        assert bytes_max > 0
+        self.bytes_max = bytes_max
+        self.held_bytes = 0  # by polls that read segments
+        self._held: dict[int, int] = {}  # of these, by the ticket of the poll
+        self._sent_bytes = 0  # not reported by the transport yet
+        self._waiting_bytes = 0  # as it reported last
+
+    @property
+    def bytes_left(self) -> int:
+        """How much more replies may take; below zero if one message was larger than its share."""
+        return self.bytes_max - self.held_bytes - self._sent_bytes - self._waiting_bytes
+
+    @property
+    def is_short(self) -> bool:
+        """Whether a poll must wait."""
+        return self.bytes_left <= 0
+
+    @property
+    def is_scarce(self) -> bool:
+        """Whether a reply that has a message must do with what it has."""
+        return self.bytes_left <= self.bytes_max // _RESERVED_PARTS
+
+    def share(self, bytes_max: int) -> int:
+        """Return how many bytes one reply may have, at most `bytes_max` and at least one."""
+        free = self.bytes_left - self.bytes_max // _RESERVED_PARTS
+        return max(1, min(bytes_max, free // _PARTS))
+
+    def hold(self, ticket: int) -> None:
+        """Count a poll that begins to read segments."""
+        assert ticket not in self._held
+        self._held[ticket] = READ_BYTES_MAX
+        self.held_bytes += READ_BYTES_MAX
+
+    def grow(self, ticket: int, gathered_bytes: int) -> None:
+        """Count what such a poll has gathered by now, besides what it reads next."""
+        if ticket in self._held:
+            count = READ_BYTES_MAX + gathered_bytes
+            self.held_bytes += count - self._held[ticket]
+            self._held[ticket] = count
+
+    def release(self, ticket: int) -> None:
+        """Count a poll no more that has read."""
+        self.held_bytes -= self._held.pop(ticket, 0)
+        assert self.held_bytes >= 0
+
+    def send(self, count: int) -> None:
+        """Count a reply that is handed to the transport."""
+        self._sent_bytes += count
+
+    def report(self, *, written_bytes: int, waiting_bytes: int) -> None:
+        """Take the transport's word for what it wrote since its last report, and what waits."""
+        self._sent_bytes = max(0, self._sent_bytes - written_bytes)
+        self._waiting_bytes = waiting_bytes
+
+    def settle(self) -> None:
+        """Take for written what was sent: turns are short, and reports leave out small sums."""
+        self._sent_bytes = 0
+
+    def check(self) -> None:
+        """Check that the sum is the sum of its parts."""
+        assert self.held_bytes == sum(self._held.values())
