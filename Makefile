@@ -68,9 +68,10 @@ sim-night: $(READY)  ## the simulator for a night: 10,000 seeds
 	$(BIN)/python -m tools.simulate_node --seeds 3000 --tree --jobs 2
 
 .PHONY: night
-night: $(READY)  ## for a night: 1,000 kills, 200 cuts, a million frames, Spark under kills; audit
+night: $(READY)  ## for a night: 1,000 kills, 200 cuts, a million frames, Spark under kills, Rust clients; audit
 	$(BIN)/python -m tools.night all
 	$(BIN)/python -m tools.night_spark all
+	$(BIN)/python -m tools.night_crates all
 	FUZZ_FRAMES=1000000 $(BIN)/python -m pytest -q tests/e2e/test_fuzz.py
 	$(MAKE) audit
 
