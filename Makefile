@@ -22,7 +22,16 @@ $(READY): requirements/dev.lock pyproject.toml setup.py src/headrace/kernel/_nat
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	@touch $@
 
-check: $(READY)  ## format, lint, types, contracts, fast tests: about a minute
+# An SDK that numbers in another way, in a folder of its own, for tests and vectors alone. Where its
+# wheel cannot be had its tests are skipped, and say so.
+OLDER_SDK := .venv-older-sdk
+$(OLDER_SDK)/.ready: $(READY) requirements/older-sdk.lock
+	@rm -rf $(OLDER_SDK)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: --retries 1 --timeout 15 \
+	  --require-hashes --target $(OLDER_SDK) -r requirements/older-sdk.lock \
+	  && touch $@ || echo "The older SDK is not available here."
+
+check: $(READY) $(OLDER_SDK)/.ready  ## format, lint, types, contracts, fast tests: about a minute
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -89,8 +98,10 @@ $(AUDITOR)/.ready: requirements/audit.lock
 audit: $(READY) $(AUDITOR)/.ready  ## known holes in what the locks pin (needs the advisory service)
 	$(BIN)/python -m tools.audit --pip-audit $(AUDITOR)/bin/pip-audit $(sort $(wildcard requirements/*.lock))
 
-vectors: $(READY)  ## record the released SDK's bytes anew into tests/vectors
+vectors: $(READY) $(OLDER_SDK)/.ready  ## record the released SDK's bytes anew into tests/vectors
 	$(BIN)/python -m tools.record_vectors
+	$(BIN)/python -m tools.record_vectors --numbers
+	PYTHONPATH=$(OLDER_SDK) $(BIN)/python -m tools.record_vectors --numbers
 
 .PHONY: tools
 tools:  ## install the Debian packages of the lanes that are skipped otherwise (needs root)
@@ -114,6 +125,8 @@ lock:  ## renew requirements/*.lock (needs uv)
 	  --all-extras pyproject.toml requirements/dev.in -o requirements/dev.lock
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 	  requirements/audit.in -o requirements/audit.lock
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	  --no-deps requirements/older-sdk.in -o requirements/older-sdk.lock
 
 clean:  ## remove what the doors made
 	rm -rf $(VENV) .venv-* build dist src/*.egg-info src/headrace/kernel/*.so \

@@ -3,7 +3,7 @@
 A recording server on the loopback answers from a tiny model; a driver runs the calls of `SESSIONS`
 through the SDK. Each call is Python text, as at an asyncio prompt, so that the text in a vector is
 the code that ran. The recording fails when a method of the SDK's stub is neither driven nor listed
-in `SILENT` with its reason.
+in `SILENT` with its reason. With `--numbers` it records how the SDK that is on the path numbers.
 """
 
 import ast
@@ -17,6 +17,7 @@ import inspect
 import json
 import platform
 import struct
+import sys
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -615,5 +616,19 @@ async def record() -> None:
     print(f"{len(driver.vectors)} vectors, {len(lines)} bytes, {len(stub_methods())} methods")
 
 
+async def record_numbers() -> None:
+    """Run the calls that show how this SDK numbers, and write their vectors."""
+    driver = Driver()
+    for wanted in read_calls((FOLDER / "numbers.toml").read_text()):
+        await driver.run_session(wanted)
+    lines = "".join(
+        json.dumps({key: vector[key] for key in ("name", "code", "request", "reply")}) + "\n"
+        for vector in driver.vectors.values()
+    )
+    (FOLDER / f"numbers-{SDK_VERSION}.jsonl").write_text(lines)
+    print(f"{len(driver.vectors)} vectors of numbers, {SDK} {SDK_VERSION}")
+
+
 if __name__ == "__main__":
-    asyncio.run(asyncio.wait_for(record(), RUN_SECONDS_MAX))
+    wanted_record = record_numbers if sys.argv[1:] == ["--numbers"] else record
+    asyncio.run(asyncio.wait_for(wanted_record(), RUN_SECONDS_MAX))
