@@ -110,7 +110,7 @@ async def test_delete(connect: Connect, stream: str) -> None:
     await client.delete_stream(made.id)
     assert await client.get_stream(stream) is None
     assert await client.get_topics(stream) == []
-    with refused(Code.STREAM_ID_NOT_FOUND):
+    with refused(Code.RESOURCE_NOT_FOUND):
         await client.send_messages(stream, "topic", 0, [SendMessage("late")])
 
 
