@@ -256,7 +256,7 @@ def test_many_at_once_make_the_batches_that_one_by_one_make(
         one_by_one.add(value, headers, None)
     left = values
     while left:
-        left = left[at_once.add_many(left, headers, None) :]
+        left = left[at_once.add_many(left, 0, headers, None) :]
     assert at_once.buffered_bytes == one_by_one.buffered_bytes
     expected, made = take_all(one_by_one), take_all(at_once)
     assert [each._values for each in made] == [each._values for each in expected]
@@ -268,7 +268,7 @@ def test_many_at_once_make_the_batches_that_one_by_one_make(
 def test_many_at_once_stop_at_the_buffer() -> None:
     batcher = make_batcher(Clock(), buffer="2 KiB", batch_bytes="4 KiB")
     values = [b"v" * 600] * 10
-    taken = batcher.add_many(values, b"", None)
+    taken = batcher.add_many(values, 0, b"", None)
     assert 1 <= taken < 4
     assert batcher.buffered_bytes <= 2048
     assert not batcher.has_room(700)

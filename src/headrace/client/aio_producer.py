@@ -1,7 +1,7 @@
 """A producer for asyncio: a task gathers batches and sends them in order."""
 
 import asyncio
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,8 @@ from headrace.client.calls.names import TopicName, join_topic
 from headrace.client.endings import EndsAsync
 from headrace.client.errors import BufferFull, ClientClosed, HeadraceError
 from headrace.client.faces import Awaits
-from headrace.client.messages import encode_headers, encode_value, encode_values
+from headrace.client.messages import encode_headers, encode_value
+from headrace.client.pieces import cut_values
 from headrace.client.producer_options import ProducerSettings
 from headrace.client.routing import Router
 from headrace.wire.fields import FieldValue
@@ -107,33 +108,42 @@ class AsyncProducer(EndsAsync, leftovers.Leaves):
 
     async def send_many(
         self,
-        values: Sequence[bytes | str],
+        values: Iterable[bytes | str],
         *,
         key: bytes | str | None = None,
         headers: Mapping[str, FieldValue] | None = None,
     ) -> None:
         """Take many messages that have key and headers in common: much cheaper than one by one.
 
+        Any iterable will do: no more is held at a time than the buffer and 1000 messages or 1 MiB.
         What becomes of them, `flush` or `close` tells.
 
         Raises:
             BufferFull: There was no room in time; the first of them may have been taken.
-            ValueError: A message is empty or too large; nothing was taken.
+            ValueError: A message is empty or too large; of a sequence nothing was taken then, of
+                another iterable what came before it.
         """
-        payloads, encoded = encode_values(values), encode_headers(headers)
-        while payloads:
-            self._check_open()
-            if self._batcher.must_ask(key):
-                await self._client.follow(self._batcher.router.refresh())
-            size = size_of(payloads[0], encoded)
-            if not self._batcher.has_room(size):
-                await self._wait_room(size)
-            self._check_open()
-            taken = self._batcher.add_many(payloads, encoded, key)
-            self._start()
-            self._has_work.set()
-            await asyncio.sleep(0)  # A loop of sends must not keep the task from its work.
-            payloads = payloads[taken:]
+        encoded = encode_headers(headers)
+        for piece in cut_values(values):
+            taken = 0
+            while taken < len(piece):
+                taken += await self._take_some(piece, taken, encoded, key)
+                await asyncio.sleep(0)  # A loop of sends must not keep the task from its work.
+
+    async def _take_some(
+        self, piece: Sequence[bytes], first: int, headers: bytes, key: bytes | str | None
+    ) -> int:
+        self._check_open()
+        if self._batcher.must_ask(key):
+            await self._client.follow(self._batcher.router.refresh())
+        size = size_of(piece[first], headers)
+        if not self._batcher.has_room(size):
+            await self._wait_room(size)
+        self._check_open()
+        taken = self._batcher.add_many(piece, first, headers, key)
+        self._start()
+        self._has_work.set()
+        return taken
 
     def check(self) -> None:
         """Raise the first failure since the last flush or check, if there was one; wait for none.

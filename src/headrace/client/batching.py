@@ -179,14 +179,18 @@ class Batcher:
         self._note(batch, 1, size)
         return batch, index
 
-    def add_many(self, values: Sequence[bytes], headers: bytes, key: bytes | str | None) -> int:
-        """Take as many messages as one batch and the buffer hold, at least one; give how many.
+    def add_many(
+        self, values: Sequence[bytes], first: int, headers: bytes, key: bytes | str | None
+    ) -> int:
+        """Take as many messages from the first on as one batch and the buffer hold; give how many.
 
-        `must_ask` must have said no. The work for each message is not done in Python.
+        It is at least one. `must_ask` must have said no. The work for each message is not done in
+        Python.
         """
-        batch = self._open_batch(self._choose(key), size_of(values[0], headers))
-        count = self._fitting(batch, values[: self.settings.messages_max - len(batch)], headers)
-        self._note(batch, count, batch.extend(values[:count], headers, time.time_ns() // 1000))
+        batch = self._open_batch(self._choose(key), size_of(values[first], headers))
+        wanted = values[first : first + self.settings.messages_max - len(batch)]
+        count = self._fitting(batch, wanted, headers)
+        self._note(batch, count, batch.extend(wanted[:count], headers, time.time_ns() // 1000))
         return count
 
     def _open_batch(self, partition: int, size: int) -> Batch:

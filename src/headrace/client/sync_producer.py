@@ -1,7 +1,7 @@
 """A producer whose `send` returns at once: a thread gathers batches and sends them in order."""
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from headrace.client import leftovers
 from headrace.client.batching import (
@@ -16,7 +16,8 @@ from headrace.client.calls.names import TopicName, join_topic
 from headrace.client.endings import Ends
 from headrace.client.errors import BufferFull, ClientClosed, HeadraceError
 from headrace.client.faces import Blocks
-from headrace.client.messages import encode_headers, encode_value, encode_values
+from headrace.client.messages import encode_headers, encode_value
+from headrace.client.pieces import cut_values
 from headrace.client.producer_options import ProducerSettings
 from headrace.client.routing import Router
 from headrace.wire.fields import FieldValue
@@ -104,18 +105,20 @@ class Producer(Ends, leftovers.Leaves):
 
     def send_many(
         self,
-        values: Sequence[bytes | str],
+        values: Iterable[bytes | str],
         *,
         key: bytes | str | None = None,
         headers: Mapping[str, FieldValue] | None = None,
     ) -> None:
         """Take many messages that have key and headers in common: much cheaper than one by one.
 
+        Any iterable will do: no more is held at a time than the buffer and 1000 messages or 1 MiB.
         What becomes of them, `flush` or `close` tells.
 
         Raises:
             BufferFull: There was no room in time; the first of them may have been taken.
-            ValueError: A message is empty or too large; nothing was taken.
+            ValueError: A message is empty or too large; of a sequence nothing was taken then, of
+                another iterable what came before it.
 
         >>> _ = client.create_stream("shop")
         >>> _ = client.create_topic("shop/orders")
@@ -124,20 +127,27 @@ class Producer(Ends, leftovers.Leaves):
         >>> producer.confirmed_count
         3
         """
-        payloads, encoded = encode_values(values), encode_headers(headers)
-        while payloads:
-            with self._changed:
-                self._check_open()
-                if self._batcher.must_ask(key):
-                    self._client.follow(self._batcher.router.refresh())
-                size = size_of(payloads[0], encoded)
-                if not self._batcher.has_room(size):
-                    self._wait_room(size)
-                taken = self._batcher.add_many(payloads, encoded, key)
-                if self._thread is None:
-                    self._start()
-                self._changed.notify_all()
-            payloads = payloads[taken:]
+        encoded = encode_headers(headers)
+        for piece in cut_values(values):
+            taken = 0
+            while taken < len(piece):
+                taken += self._take_some(piece, taken, encoded, key)
+
+    def _take_some(
+        self, piece: Sequence[bytes], first: int, headers: bytes, key: bytes | str | None
+    ) -> int:
+        with self._changed:
+            self._check_open()
+            if self._batcher.must_ask(key):
+                self._client.follow(self._batcher.router.refresh())
+            size = size_of(piece[first], headers)
+            if not self._batcher.has_room(size):
+                self._wait_room(size)
+            taken = self._batcher.add_many(piece, first, headers, key)
+            if self._thread is None:
+                self._start()
+            self._changed.notify_all()
+        return taken
 
     def check(self) -> None:
         """Raise the first failure since the last flush or check, if there was one; wait for none.

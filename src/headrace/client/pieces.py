@@ -1,0 +1,60 @@
+"""Cuts many messages into pieces to be sent, in memory that does not grow with their number."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import cast
+
+from headrace.base.limits import MIB
+from headrace.client.messages import are_encoded, encode_value
+
+PIECE_MESSAGES_MAX = 1000
+PIECE_BYTES_MAX = MIB  # or one message that is larger
+
+
+def cut_values(values: Iterable[bytes | str]) -> Iterator[Sequence[bytes]]:
+    """Give the bytes of messages as `encode_value` does, in pieces, none of them empty.
+
+    Raises:
+        ValueError: One is empty or too large. Of a sequence no piece is given then, of another
+            iterable all that came before it.
+        TypeError: One is neither bytes nor text; likewise. Or `values` is one message itself.
+    """
+    if isinstance(values, (str, bytes)):
+        raise TypeError("values: a list or an iterator of messages, not one message")
+    if not isinstance(values, Sequence):
+        yield from _gather(values)
+        return
+    for piece in _slice(values):
+        if not are_encoded(piece):
+            for value in piece:
+                encode_value(value)
+    for piece in _slice(values):
+        if are_encoded(piece):
+            yield cast("Sequence[bytes]", piece)
+        else:
+            yield from _gather(piece)
+
+
+def _slice(values: Iterable[bytes | str]) -> Iterator[Sequence[bytes | str]]:
+    iterator = iter(values)
+    while piece := list(islice(iterator, PIECE_MESSAGES_MAX)):
+        yield piece
+
+
+def _gather(values: Iterable[bytes | str]) -> Iterator[Sequence[bytes]]:
+    """Take no more at a time than a piece holds: each may have been made for us."""
+    piece: list[bytes] = []
+    size = 0
+    try:
+        for value in values:
+            piece.append(encode_value(value))
+            size += len(piece[-1])
+            if len(piece) == PIECE_MESSAGES_MAX or size >= PIECE_BYTES_MAX:
+                yield piece
+                piece, size = [], 0
+    except Exception:
+        if piece:
+            yield piece  # What came before is taken, as if it had been sent one by one.
+        raise
+    if piece:
+        yield piece
