@@ -426,7 +426,7 @@ def test_files_that_no_checkpoint_names(data: Path) -> None:
     report = examine(data)
     found = of(report, strange.relative_to(data).as_posix())
     assert found.verdict == Verdict.NOTICE
-    assert "no message: the next start keeps them in quarantine" in found.text
+    assert "no message that it lacks: the next start keeps them in quarantine" in found.text
     found = of(report, gone.relative_to(data).as_posix())
     assert (found.verdict, found.partition) == (
         Verdict.NOTICE,
@@ -469,4 +469,4 @@ def test_messages_that_the_journal_does_not_have_are_named(data: Path) -> None:
     path.write_bytes(path.read_bytes() + batch)
     found = of(examine(data), path.relative_to(data).as_posix())
     assert found.verdict == Verdict.DAMAGED
-    assert f"messages from offset {offset} on, and checkpoint and journal end at" in found.text
+    assert f"messages from offset {offset} on, and the log ends at" in found.text

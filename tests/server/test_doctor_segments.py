@@ -8,7 +8,6 @@ from headrace.base.ids import Namespace, PartitionId, StreamId, TopicId, pack_na
 from headrace.partitions.log import PartitionLog
 from headrace.partitions.options import PartitionOptions
 from headrace.runtime.segment_tree import folder_names, index_name
-from headrace.server.doctor_beyond import JournalEnd
 from headrace.server.doctor_report import FileReport, Lost, Verdict
 from headrace.server.doctor_segments import examine_segments
 from headrace.wire.batches import decode_batch_header
@@ -56,14 +55,7 @@ class Made:
         self.file.write_bytes(data)
 
     def examine(self) -> list[FileReport]:
-        return list(
-            examine_segments(
-                self.root,
-                self.log,
-                JournalEnd(next_offset=self.log.next_offset),
-                "shop/orders, partition 5",
-            )
-        )
+        return list(examine_segments(self.root, self.log, {}, "shop/orders, partition 5"))
 
 
 @pytest.fixture

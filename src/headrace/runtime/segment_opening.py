@@ -49,8 +49,11 @@ _REMEDY = (
 )
 
 
-class _Beyond(msgspec.Struct, kw_only=True):
-    """What the files of one partition hold that its log does not have."""
+class Beyond(msgspec.Struct, kw_only=True):
+    """What the files of one partition hold that its log does not have, and what is wrong with them.
+
+    With a fault, nothing of the rest is carried out.
+    """
 
     too_long: list[tuple[SegmentExtent, str]] = []  # with the length to keep, and why
     strange: list[tuple[SegmentFile, str]] = []
@@ -70,33 +73,47 @@ class SegmentOpener:
 
     def open(self, effect: OpenSegments) -> SegmentsOpened:
         """Take up the files of one partition, or say what is wrong with them."""
+        beyond = self.judge(effect)
+        faults = beyond.faults or self._take_up(effect, beyond)
+        return SegmentsOpened(effect.token, tuple(faults))
+
+    def judge(self, effect: OpenSegments) -> Beyond:
+        """Say what `open` makes of the files of one partition; nothing is changed."""
         faults = [
             SegmentFault(extent.file, sentence)
             for extent in effect.extents
             if (sentence := self._check(extent)) is not None
         ]
-        if not faults:
-            faults = self._take_up(effect)
-        return SegmentsOpened(effect.token, tuple(faults))
-
-    def _take_up(self, effect: OpenSegments) -> list[SegmentFault]:
-        partition = partition_names(effect.namespace, effect.created_revision)
+        if faults:
+            return Beyond(faults=faults)
         try:
-            beyond = self._look(effect) if effect.end is None else self._judge(effect, effect.end)
-            if beyond.faults:
-                return beyond.faults
+            return self._look(effect) if effect.end is None else self._judge(effect, effect.end)
+        except OSError as error:
+            return Beyond(faults=[self._failed(effect, error)])
+
+    def is_kept(self, extent: SegmentExtent) -> bool:
+        """Whether what lies behind the end of a file is more than zeros, and so is evidence."""
+        with self._tree.opened_file(extent.file, os.O_RDONLY) as fd:
+            return _has_bytes(fd, extent.length)
+
+    def _take_up(self, effect: OpenSegments, beyond: Beyond) -> list[SegmentFault]:
+        try:
             self._put_away(beyond)
         except OSError as error:
-            folder = self._tree.folder.joinpath(*partition)
-            sentence = f"{folder}: cannot be taken up: {error}; the partition is fenced"
-            file = SegmentFile(effect.namespace, effect.created_revision, 0, 0)
-            return [SegmentFault(file, sentence)]
+            return [self._failed(effect, error)]
         faults = self._sync(effect)
         if not faults:
             for names, name in beyond.gone:
                 self._tree.remove_file(names, name)
+            partition = partition_names(effect.namespace, effect.created_revision)
             self._tree.remove_empty_folders(partition)
         return faults
+
+    def _failed(self, effect: OpenSegments, error: OSError) -> SegmentFault:
+        partition = partition_names(effect.namespace, effect.created_revision)
+        folder = self._tree.folder.joinpath(*partition)
+        sentence = f"{folder}: cannot be taken up: {error}; the partition is fenced"
+        return SegmentFault(SegmentFile(effect.namespace, effect.created_revision, 0, 0), sentence)
 
     def quarantine_partition(self, effect: QuarantinePartition) -> None:
         """Move the folder of a partition that is nobody's."""
@@ -149,13 +166,13 @@ class SegmentOpener:
 
     # What is too much.
 
-    def _look(self, effect: OpenSegments) -> _Beyond:
+    def _look(self, effect: OpenSegments) -> Beyond:
         """Take all that the checkpoint does not name as what will be written again."""
-        return _Beyond(gone=self._unknown(effect, [each.file for each in effect.extents]))
+        return Beyond(gone=self._unknown(effect, [each.file for each in effect.extents]))
 
-    def _judge(self, effect: OpenSegments, end: LogEnd) -> _Beyond:
+    def _judge(self, effect: OpenSegments, end: LogEnd) -> Beyond:
         """Judge what the log, which is whole, does not have."""
-        beyond = _Beyond()
+        beyond = Beyond()
         for extent in end.segments:
             self._judge_known(extent, end, beyond)
         known = [*(each.file for each in (*end.segments, *effect.extents)), *end.dropped]
@@ -179,7 +196,7 @@ class SegmentOpener:
         partition = partition_names(effect.namespace, effect.created_revision)
         return [each for each in self._tree.files_of(partition) if (*each[0], each[1]) not in kept]
 
-    def _judge_known(self, extent: SegmentExtent, end: LogEnd, beyond: _Beyond) -> None:
+    def _judge_known(self, extent: SegmentExtent, end: LogEnd, beyond: Beyond) -> None:
         file = extent.file
         try:
             with self._tree.opened_file(file, os.O_RDONLY) as fd:
@@ -198,7 +215,7 @@ class SegmentOpener:
             beyond.faults.append(SegmentFault(file, sentence))
         beyond.too_long.append((extent, _why(batch, end, _SPARE)))
 
-    def _judge_unknown(self, file: SegmentFile, end: LogEnd, beyond: _Beyond) -> None:
+    def _judge_unknown(self, file: SegmentFile, end: LogEnd, beyond: Beyond) -> None:
         with self._tree.opened_file(file, os.O_RDONLY) as fd:
             fate = judge_file(end, file, partial(_read, fd))
             batch = find_batch(file, partial(_read, fd), SEGMENT_HEADER_BYTES)
@@ -216,7 +233,7 @@ class SegmentOpener:
 
     # Putting away.
 
-    def _put_away(self, beyond: _Beyond) -> None:
+    def _put_away(self, beyond: Beyond) -> None:
         for file, why in beyond.strange:
             with self._tree.opened_folder(folder_names(file)) as parent:
                 self._complain(self._quarantine.move(self._tree.path_of(file), parent, why))
@@ -227,7 +244,7 @@ class SegmentOpener:
     def _cut(self, extent: SegmentExtent, why: str) -> None:
         """Cut a file to the length that the log has, and keep what is not zero."""
         with self._tree.opened_file(extent.file, os.O_RDWR) as fd:
-            if any(chunk.strip(b"\0") for chunk in _chunks(fd, extent.length)):
+            if _has_bytes(fd, extent.length):
                 path, chunks = self._tree.path_of(extent.file), _chunks(fd, extent.length)
                 self._complain(self._quarantine.copy(path, extent.length, chunks, why))
             os.ftruncate(fd, extent.length)
@@ -242,6 +259,10 @@ def _why(batch: BatchHeader | None, end: LogEnd, otherwise: str) -> str:
 
 def _read(fd: int, position: int, length: int) -> bytes:
     return read_all(fd, length, position)
+
+
+def _has_bytes(fd: int, position: int) -> bool:
+    return any(chunk.strip(b"\0") for chunk in _chunks(fd, position))
 
 
 def _chunks(fd: int, position: int) -> Iterator[bytes]:

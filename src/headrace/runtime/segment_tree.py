@@ -43,12 +43,17 @@ class SegmentTree:
     `complain` hears of what cannot be removed.
     """
 
-    def __init__(self, folder: Path, complain: Callable[[str], None]) -> None:
+    def __init__(
+        self, folder: Path, complain: Callable[[str], None], *, is_changing: bool = True
+    ) -> None:
+        """Open the root; unless it only looks (`is_changing`), it makes it and sets its rights."""
         self.folder = folder
         self._complain = complain
-        make_folder(folder)
+        if is_changing:
+            make_folder(folder)
         self._root = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        os.fchmod(self._root, FOLDER_MODE)
+        if is_changing:
+            os.fchmod(self._root, FOLDER_MODE)
         self.making = Lock()  # held while a file is made: its folder may be empty until then
         self._durable_folders: dict[Names, None] = {}  # the keeper's
 

@@ -5,7 +5,8 @@ lock -> layout -> metadata store -> shard's store -> segments and indexes -> eve
 ```
 
 Every file gets a verdict (`doctor_report`). What a start would make of the stores is asked of
-recovery itself (`doctor_stores`); segments are read batch by batch (`doctor_segments`).
+recovery itself (`doctor_stores`), and of segment files the code that takes them up
+(`doctor_start`); segments are read batch by batch (`doctor_segments`).
 
 Flow: recover.
 """
@@ -24,7 +25,12 @@ from headrace.runtime.host import boot_identity
 from headrace.runtime.quarantine import QUARANTINE_NAME, REASON_NAME
 from headrace.runtime.whole import read_file
 from headrace.server.doctor_layout import examine_layout
-from headrace.server.doctor_partitions import Strays, examine_partition, read_metadata
+from headrace.server.doctor_partitions import (
+    Strays,
+    examine_partition,
+    judge_partitions,
+    read_metadata,
+)
 from headrace.server.doctor_report import FileReport, Report, Verdict, worst
 from headrace.server.doctor_stores import StoreExam, examine_store
 from headrace.server.folders import LOCK_NAME, PARTITIONS_NAME, StrangeFolderError, store_folders
@@ -99,13 +105,19 @@ def _examine_files(folder: Path, tell: Tell) -> dict[str, FileReport]:
         names = read_metadata(metadata.groups)
         found = [*metadata.files, *data.files]
         found += _examine_moments(folder, metadata, data)
+        judged, broken = judge_partitions(folder / PARTITIONS_NAME, data, names)
+        found += broken
         for group in data.groups or ():
             tell(names.of(group.state.group))
             found += examine_partition(
-                folder / PARTITIONS_NAME, group, names, is_journal_broken=data.is_journal_broken
+                folder / PARTITIONS_NAME,
+                group,
+                names,
+                judged,
+                is_journal_broken=data.is_journal_broken,
             )
         reports |= {each.path: each for each in found}
-        strays = Strays(data.groups, names)
+        strays = Strays(data.groups, names, judged)
     for path in _walk(folder):
         if path not in reports:
             reports[path] = _examine_other(folder, path, strays)

@@ -7,16 +7,16 @@ from pathlib import Path
 import msgspec
 
 from headrace.base.ids import GroupId, unpack_namespace
-from headrace.base.limits import SEGMENT_HEADER_BYTES
 from headrace.metadata.machine import MetadataMachine
-from headrace.partitions.pieces import Place
+from headrace.metadata.target import PartitionTarget
 from headrace.ports.recovered import RecoveredGroup
 from headrace.ports.segments import SegmentFile
 from headrace.runtime.segment_tree import is_ours, namespace_of
-from headrace.server.doctor_beyond import JournalEnd, find_end, judge_beyond
 from headrace.server.doctor_losses import examine_losses
 from headrace.server.doctor_report import FileReport, Verdict
 from headrace.server.doctor_segments import checkpointed_log, examine_segments
+from headrace.server.doctor_start import NOT_JUDGED, Judged, judge_start, opened_tree
+from headrace.server.doctor_stores import StoreExam
 from headrace.server.folders import PARTITIONS_NAME
 from headrace.shard.plane import origin_of
 from headrace.wire.errors import CorruptError
@@ -28,6 +28,7 @@ _OURS = re.compile(
 _NOT_JUDGED = "not judged: the checkpoint that vouches for it cannot be read"
 _YOUNGER = "younger than the checkpoint; the next start makes it anew"
 _DELETED = "of a partition that was deleted: the next start removes it"
+_UNSEEN = "of a partition that the metadata has not seen, and the journal has: it is left alone"
 _ORPHAN = "of a partition that the metadata has not seen: the next start moves it to quarantine"
 
 
@@ -35,8 +36,13 @@ class Known(msgspec.Struct, frozen=True):
     """What the metadata says, if it can be read: names by number, partitions, how far it goes."""
 
     topics: dict[tuple[int, int], str]
-    partitions: dict[int, int]  # namespace: revision at which it was created
+    partitions: dict[int, PartitionTarget]  # by namespace
     revision: int | None
+
+    def is_here(self, file: SegmentFile) -> bool:
+        """Whether a file is of a partition that there is."""
+        target = self.partitions.get(file.namespace)
+        return target is not None and target.created_revision == file.created_revision
 
     def of(self, namespace: int) -> str:
         """Give a partition as people call it, by its numbers where the name is not known."""
@@ -65,42 +71,82 @@ def read_metadata(groups: tuple[RecoveredGroup, ...] | None) -> Known:
             for stream in state.streams
             for topic in stream.topics
         },
-        {each.group: each.created_revision for each in machine.target().partitions},
+        {each.group: each for each in machine.target().partitions},
         state.revision if is_whole else None,
     )
 
 
+def judge_partitions(root: Path, exam: StoreExam, known: Known) -> tuple[Judged, list[FileReport]]:
+    """Return what a start makes of every segment file, and what it could not apply.
+
+    Without all of the metadata and the journal a start refuses: nothing is judged then.
+    """
+    judged: Judged = {}
+    broken: list[FileReport] = []
+    if exam.groups is None or exam.is_journal_broken or known.revision is None:
+        return judged, broken
+    groups = {group.state.group: group for group in exam.groups}
+    with opened_tree(root) as tree:
+        for namespace, target in known.partitions.items() if tree is not None else ():
+            assert tree is not None
+            ceiling = exam.ceilings.get(namespace, 0)
+            try:
+                judged |= judge_start(tree, groups.get(namespace), target, ceiling)
+            except CorruptError as error:
+                text = f"checkpoint and journal of this partition do not hang together: {error}"
+                broken.append(_state_report(known.of(namespace), text))
+    return judged, broken
+
+
+def _state_report(name: str, text: str) -> FileReport:
+    return FileReport(
+        path=f"{PARTITIONS_NAME}: {name}",
+        what="state",
+        verdict=Verdict.DAMAGED,
+        text=text,
+        partition=name,
+    )
+
+
 def examine_partition(
-    root: Path, group: RecoveredGroup, names: Known, *, is_journal_broken: bool
+    root: Path, group: RecoveredGroup, names: Known, judged: Judged, *, is_journal_broken: bool
 ) -> Iterator[FileReport]:
     """Judge the files that the checkpoint of one partition names, and what the journal has."""
     name = names.of(group.state.group)
+    if _is_deleted(group, names):
+        return
     try:
         log = checkpointed_log(group)
     except CorruptError as error:
         text = f"the checkpoint of this partition does not hang together: {error}"
-        yield FileReport(
-            path=f"{PARTITIONS_NAME}: {name}",
-            what="state",
-            verdict=Verdict.DAMAGED,
-            text=text,
-            partition=name,
-        )
+        yield _state_report(name, text)
         return
     if log is not None:
-        yield from examine_segments(root, log, find_end(group, log), name)
+        yield from examine_segments(root, log, judged, name)
     if is_journal_broken:
         losses = examine_losses(PARTITIONS_NAME, group, log, name)
         if losses is not None:
             yield losses
 
 
+def _is_deleted(group: RecoveredGroup, names: Known) -> bool:
+    """Whether the metadata has seen a partition created, and has it no more: its files go."""
+    origin = origin_of(group)
+    if names.revision is None or origin is None or origin > names.revision:
+        return False
+    target = names.partitions.get(group.state.group)
+    return target is None or target.created_revision != origin
+
+
 class Strays:
     """Judges files that no checkpoint names; without groups nothing can be told of them."""
 
-    def __init__(self, groups: tuple[RecoveredGroup, ...] | None, names: Known) -> None:
+    def __init__(
+        self, groups: tuple[RecoveredGroup, ...] | None, names: Known, judged: Judged
+    ) -> None:
         self._names = names
-        self._groups = None if groups is None else {group.state.group: group for group in groups}
+        self._judged = judged
+        self._held = None if groups is None else [group.state.group for group in groups]
 
     def examine(self, root: Path, path: str) -> FileReport | None:
         """Judge one file, named by its path from the root; nothing if the name is none of ours."""
@@ -122,22 +168,12 @@ class Strays:
 
     def _judge(self, path: Path, file: SegmentFile) -> tuple[Verdict, str]:
         known = self._names
-        if self._groups is None or known.revision is None:
+        if self._held is None or known.revision is None:
             return Verdict.NOTICE, _NOT_JUDGED
-        group = self._groups.get(file.namespace)
-        is_held = group is not None and origin_of(group) == file.created_revision
-        if not is_held and known.partitions.get(file.namespace) != file.created_revision:
-            is_seen = file.created_revision <= known.revision
-            return (Verdict.REPAIRED, _DELETED) if is_seen else (Verdict.NOTICE, _ORPHAN)
+        if not known.is_here(file):
+            if file.created_revision <= known.revision:
+                return Verdict.REPAIRED, _DELETED
+            return Verdict.NOTICE, _UNSEEN if file.namespace in self._held else _ORPHAN
         if path.suffix != ".log":
             return Verdict.REPAIRED, _YOUNGER
-        place = Place(file.base_offset, SEGMENT_HEADER_BYTES)
-        return judge_beyond(path, file, place, self._end(group))
-
-    def _end(self, group: RecoveredGroup | None) -> JournalEnd:
-        if group is None:
-            return JournalEnd()
-        try:
-            return find_end(group, checkpointed_log(group))
-        except CorruptError:
-            return JournalEnd()  # Its checkpoint has a verdict of its own.
+        return self._judged.get(file, NOT_JUDGED)

@@ -18,16 +18,16 @@ from headrace.base.limits import SEGMENT_HEADER_BYTES
 from headrace.partitions.install import state_artifact
 from headrace.partitions.log import PartitionLog, Segment
 from headrace.partitions.options import PartitionOptions
-from headrace.partitions.pieces import Place, Stretch
+from headrace.partitions.pieces import Stretch
 from headrace.partitions.proof import FilePart, prove_stretch, survey
 from headrace.partitions.snapshot import decode_snapshot
 from headrace.ports.recovered import RecoveredGroup
 from headrace.ports.segments import SegmentFile
 from headrace.runtime.segment_tree import folder_names, index_name
 from headrace.runtime.whole import read_all, read_file
-from headrace.server.doctor_beyond import JournalEnd, judge_beyond
 from headrace.server.doctor_indexes import judge_index, known_index
 from headrace.server.doctor_report import FileReport, Lost, Verdict
+from headrace.server.doctor_start import NOT_JUDGED, Judged, is_dropped
 from headrace.server.folders import PARTITIONS_NAME
 from headrace.wire.batches import decode_batch_header, verify_batch
 from headrace.wire.errors import CorruptError, DecodeError
@@ -54,12 +54,18 @@ def checkpointed_log(group: RecoveredGroup) -> PartitionLog | None:
 
 
 def examine_segments(
-    root: Path, log: PartitionLog, end: JournalEnd, name: str
+    root: Path, log: PartitionLog, judged: Judged, name: str
 ) -> Iterator[FileReport]:
-    """Judge the segments and indexes of one partition; `root` is the folder `partitions`."""
+    """Judge the segments and indexes of one partition; `root` is the folder `partitions`.
+
+    `judged` is what a start makes of the files. Nobody reads what the log has dropped since the
+    checkpoint, and on a full disk it may be gone already (decision 0020): it is left to others.
+    """
     for segment in log.segments:
+        if is_dropped(judged, segment.file):
+            continue
         folder = root.joinpath(*folder_names(segment.file))
-        walk = _Walk(segment, folder, end)
+        walk = _Walk(segment, folder, judged.get(segment.file, NOT_JUDGED))
         yield walk.report(name)
         index = folder / index_name(segment.base_offset)
         if index.is_file() and not index.is_symlink():
@@ -69,9 +75,9 @@ def examine_segments(
 class _Walk:
     """One pass over one segment file; it collects what is lost."""
 
-    def __init__(self, segment: Segment, folder: Path, end: JournalEnd) -> None:
+    def __init__(self, segment: Segment, folder: Path, beyond: tuple[Verdict, str]) -> None:
         self._segment = segment
-        self._end = end
+        self._beyond = beyond  # what a start makes of bytes behind the checkpoint
         self._partition = unpack_namespace(GroupId(segment.file.namespace)).partition
         self._file = folder / segment_name(segment.base_offset)
         self._size: int | None = None
@@ -166,8 +172,7 @@ class _Walk:
             lost = ", ".join(map(str, self._lost)) or "nothing"
             text = f"{self._reasons[0]}{more}; lost: {lost}; {_RESTORE}"
         elif self._size is not None and self._size > segment.length:
-            place = Place(segment.end_offset, segment.length)
-            verdict, judged = judge_beyond(self._file, segment.file, place, self._end)
+            verdict, judged = self._beyond
             text += f"; {self._size - segment.length} bytes behind it: {judged}"
         return FileReport(
             path=_below(self._file, segment.file),

@@ -73,6 +73,7 @@ class StoreExam(msgspec.Struct, frozen=True):
     groups: tuple[RecoveredGroup, ...] | None
     is_journal_broken: bool = False
     moment: Moment | None = None  # of a store that a start would open
+    ceilings: dict[int, int] = {}  # by group: offsets below may have been given out (FM-7)
 
 
 def examine_store(folder: Path, name: str, config: StoreConfig) -> StoreExam:
@@ -83,11 +84,12 @@ def examine_store(folder: Path, name: str, config: StoreConfig) -> StoreExam:
     groups = None
     is_journal_broken = False
     moment = None
+    ceilings: dict[int, int] = {}
     findings = opener.findings
     try:
         loaded = opener.load()
         groups, verdict = loaded.recovered.groups, loaded.verdict
-        moment = loaded.moment
+        moment, ceilings = loaded.moment, loaded.recovered.ceilings
     except (RefusalError, LostError):
         if _JOURNAL.fullmatch(findings[-1].file):
             groups, verdict = _judge_whole_journal(config, files, findings)
@@ -97,7 +99,7 @@ def examine_store(folder: Path, name: str, config: StoreConfig) -> StoreExam:
         _report(folder / each, f"{name}/{each}", findings, superblock, verdict)
         for each in sorted({*_names(folder), *(finding.file for finding in findings)})
     ]
-    return StoreExam(reports, groups, is_journal_broken, moment)
+    return StoreExam(reports, groups, is_journal_broken, moment, ceilings)
 
 
 def _names(folder: Path) -> list[str]:
