@@ -18,10 +18,15 @@ class Stage:
     def __init__(self) -> None:
         self.now = SECOND
         self.ages = Ages(TOLERANCE, lambda: self.now)
-        self.ages.stamped(START + HOUR // 2 + self.now, is_first=True)
+        self.stamp(0)
 
-    def stamp(self, off: int, *, is_first: bool = False) -> None:
-        self.ages.stamped(START + HOUR // 2 + self.now + off, is_first=is_first)
+    def stamp(self, off: int, *, delay: int = 0, is_committed: bool = True) -> None:
+        """Have a stamp given, and its op committed later."""
+        stamp = START + HOUR // 2 + self.now + off
+        self.ages.stamped(stamp)
+        self.now += delay
+        if is_committed:
+            self.ages.committed(stamp)
 
 
 def test_ticks_drift_and_the_tolerance_support_a_stamp() -> None:
@@ -38,10 +43,18 @@ def test_a_leap_supports_none(leap: int) -> None:
         stage.stamp(leap)
 
 
-def test_before_anything_is_committed_each_stamp_may_be_the_first() -> None:
+def test_what_is_never_committed_may_have_any_stamp() -> None:
     stage = Stage()
-    stage.stamp(HOUR, is_first=True)
-    stage.stamp(HOUR)
+    stage.stamp(HOUR, is_committed=False)
+    stage.stamp(0)
+    with pytest.raises(SimViolationError, match="nothing supports"):
+        stage.stamp(HOUR)
+
+
+def test_an_op_that_is_committed_late_is_judged_by_when_it_was_stamped() -> None:
+    stage = Stage()
+    stage.stamp(0, delay=HOUR)
+    stage.stamp(0)
 
 
 def test_an_operator_supports_a_leap() -> None:

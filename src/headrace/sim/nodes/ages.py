@@ -21,16 +21,23 @@ class Ages:
         self._now = now
         self._ahead: int | None = None  # how far the latest stamp was ahead of the true time
         # By group, epoch and offset.
+        self._given: dict[int, int] = {}  # the true time of each stamp
         self._born: dict[tuple[object, int, int], tuple[int, int]] = {}
 
-    def stamped(self, stamp: int, *, is_first: bool, **facts: object) -> None:
-        """Check a stamp that a primary gives; before anything is committed each may be the first.
+    def stamped(self, stamp: int) -> None:
+        """Take note of a stamp that a primary gives, and of the true time of that."""
+        self._given[stamp] = self._now()
+
+    def committed(self, stamp: int, **facts: object) -> None:
+        """Check the stamp of an op that is applied for the first time; the first op sets the time.
+
+        A primary that was deposed may stamp by any clock what is never committed.
 
         Raises:
             SimViolationError: Nothing supports it.
         """
-        ahead = stamp - self._now()
-        if self._ahead is None or is_first:
+        ahead = stamp - self._given.get(stamp, self._now())
+        if self._ahead is None:
             self._ahead = ahead
         elif ahead > self._ahead + self._slack:
             raise SimViolationError(

@@ -106,6 +106,7 @@ class Checkers:
         if header.operation == Operation.SEND_MESSAGES and header.op not in history.ops:
             self._check_asked(key, header, applied.body)
         if header.op not in history.ops:
+            self.ages.committed(header.timestamp, node=node, group=key, op=header.op)
             self._check_age(history, header, applied.body)
         try:
             is_first = history.add(applied)
@@ -151,10 +152,6 @@ class Checkers:
             raise SimViolationError(
                 "H2", group=key, op=header.op, client=header.client, request=header.request
             )
-
-    def stamped(self, node: int, stamp: int) -> None:
-        """Check a stamp that a primary gives to an op."""
-        self.ages.stamped(stamp, is_first=self.applied_count == 0, node=node)
 
     def _check_age(self, history: History, header: PrepareHeader, body: bytes) -> None:
         """Check what an op does to the age of messages, before it is applied (CK1)."""

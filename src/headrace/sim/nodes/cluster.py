@@ -378,9 +378,7 @@ class Cluster:
                     owners = owners_of(machine.state)
                     self.checkers.ownership.assigned(applied.header.op, moment, owners)
 
-            def stamped(stamp: int) -> None:
-                self.checkers.stamped(host.index, stamp)
-
+            stamped = self.checkers.ages.stamped
             return WatchedMachine(machine, lambda: host.table_of(key), tell, stamped)
 
         return watch
