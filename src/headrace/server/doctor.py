@@ -24,6 +24,7 @@ from headrace.base.limits import GIB, SEGMENT_BYTES_MAX
 from headrace.runtime.host import boot_identity
 from headrace.runtime.quarantine import QUARANTINE_NAME, REASON_NAME
 from headrace.runtime.whole import read_file
+from headrace.server.clock_mark import CLOCK_NAME
 from headrace.server.doctor_layout import examine_layout
 from headrace.server.doctor_partitions import (
     Strays,
@@ -179,6 +180,9 @@ def _examine_other(folder: Path, path: str, strays: Strays | None) -> FileReport
     what, verdict, text = "", Verdict.UNKNOWN, "no file of a node; it is left alone"
     if path == LOCK_NAME:
         what, verdict, text = "lock", Verdict.FINE, "held while a node runs"
+    elif path in (CLOCK_NAME, f"{CLOCK_NAME}.tmp"):
+        what, verdict = "clock", Verdict.FINE
+        text = "what time it is, for a start on a machine that stayed up"
     elif path.startswith(f"{QUARANTINE_NAME}/"):
         what, verdict, text = "evidence", Verdict.NOTICE, _describe_evidence(folder / path)
     elif strays is None:
