@@ -89,13 +89,23 @@ def judge_partitions(root: Path, exam: StoreExam, known: Known) -> tuple[Judged,
     with opened_tree(root) as tree:
         for namespace, target in known.partitions.items() if tree is not None else ():
             assert tree is not None
-            ceiling = exam.ceilings.get(namespace, 0)
+            group = groups.get(namespace)
+            if group is not None and origin_of(group) not in (None, target.created_revision):
+                group = None  # The past of an earlier partition of that number.
+            lost_until = _lost_until(exam, group, target)
             try:
-                judged |= judge_start(tree, groups.get(namespace), target, ceiling)
+                judged |= judge_start(tree, group, target, lost_until)
             except CorruptError as error:
                 text = f"checkpoint and journal of this partition do not hang together: {error}"
                 broken.append(_state_report(known.of(namespace), text))
     return judged, broken
+
+
+def _lost_until(exam: StoreExam, group: RecoveredGroup | None, target: PartitionTarget) -> int:
+    """Return the offset below which messages may have gone with the power (FM-7), 0 for none."""
+    is_lost = exam.is_power_loss if group is None else group.state.is_tail_lost
+    is_lost = is_lost and not target.is_persisted
+    return exam.ceilings.get(target.group, 0) if is_lost else 0
 
 
 def _state_report(name: str, text: str) -> FileReport:

@@ -36,7 +36,6 @@ from headrace.runtime.segment_opening import Beyond, SegmentOpener
 from headrace.runtime.segment_tree import SegmentTree
 from headrace.runtime.whole import read_all
 from headrace.server.doctor_report import Verdict
-from headrace.shard.plane import origin_of
 from headrace.wire.errors import CorruptError
 from headrace.wire.replica_headers import PREPARE
 
@@ -66,20 +65,17 @@ def opened_tree(root: Path) -> Iterator[SegmentTree | None]:
 
 
 def judge_start(
-    tree: SegmentTree, group: RecoveredGroup | None, target: PartitionTarget, ceiling: int
+    tree: SegmentTree, group: RecoveredGroup | None, target: PartitionTarget, lost_until: int
 ) -> Judged:
     """Return what becomes of each segment file that is there; checkpointed ones may be missing.
 
-    `ceiling`: offsets below it may have been given out, and lost with the power (FM-7).
+    `lost_until`: offsets below it may have been given out and lost with the power; 0 for none.
 
     Raises:
         CorruptError: The ops of the partition do not follow each other.
     """
-    if group is not None and origin_of(group) not in (None, target.created_revision):
-        group = None  # The past of an earlier partition of that number.
     machine = _replay(group, target)
-    is_tail_lost = group is not None and group.state.is_tail_lost and not target.is_persisted
-    machine.open(is_whole=True, lost_until=ceiling if is_tail_lost else 0)
+    machine.open(is_whole=True, lost_until=lost_until)
     (effect,) = [each for each in machine.take_effects() if isinstance(each, OpenSegments)]
     opener = SegmentOpener(tree, Quarantine(tree.folder.parent / QUARANTINE_NAME), _ignore)
     beyond = opener.judge(effect)

@@ -74,6 +74,7 @@ class StoreExam(msgspec.Struct, frozen=True):
     is_journal_broken: bool = False
     moment: Moment | None = None  # of a store that a start would open
     ceilings: dict[int, int] = {}  # by group: offsets below may have been given out (FM-7)
+    is_power_loss: bool = False  # groups that the store does not know may have been lost, too
 
 
 def examine_store(folder: Path, name: str, config: StoreConfig) -> StoreExam:
@@ -85,11 +86,13 @@ def examine_store(folder: Path, name: str, config: StoreConfig) -> StoreExam:
     is_journal_broken = False
     moment = None
     ceilings: dict[int, int] = {}
+    is_power_loss = False
     findings = opener.findings
     try:
         loaded = opener.load()
         groups, verdict = loaded.recovered.groups, loaded.verdict
         moment, ceilings = loaded.moment, loaded.recovered.ceilings
+        is_power_loss = loaded.power_lost_at != 0
     except (RefusalError, LostError):
         if _JOURNAL.fullmatch(findings[-1].file):
             groups, verdict = _judge_whole_journal(config, files, findings)
@@ -99,7 +102,7 @@ def examine_store(folder: Path, name: str, config: StoreConfig) -> StoreExam:
         _report(folder / each, f"{name}/{each}", findings, superblock, verdict)
         for each in sorted({*_names(folder), *(finding.file for finding in findings)})
     ]
-    return StoreExam(reports, groups, is_journal_broken, moment, ceilings)
+    return StoreExam(reports, groups, is_journal_broken, moment, ceilings, is_power_loss)
 
 
 def _names(folder: Path) -> list[str]:
