@@ -4,6 +4,7 @@ import random
 import time
 
 from headrace.server.doctor import examine
+from headrace.server.doctor_report import Verdict
 from tests.crash.client import Client
 from tests.crash.load import Crowd, Tally, make_topics
 from tests.crash.process import crash_node
@@ -41,6 +42,9 @@ def run_kills(kills: int, seed: int) -> Tally:
                 crowd.tally.starts_killed += 1
             report = examine(node.data)
             assert not report.is_damaged, report
+            # Evidence of torn records is beside the journal; of segments a kill leaves none.
+            alarms = [each for each in report.files if each.verdict == Verdict.NOTICE]
+            assert not [each for each in alarms if each.what == "segment"], report
             node.restart()
             crowd.verify(node.tcp)
             if number % 2:
