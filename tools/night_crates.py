@@ -97,6 +97,7 @@ class _Terminal:
 
     def __init__(self, program: Path, node: Node, home: Path) -> None:
         self._program = program
+        self._node = node
         self._home = home
         self._places = {
             "folder": str(home),
@@ -111,6 +112,7 @@ class _Terminal:
         except KeyError as missing:
             return Outcome(command.line, f"an earlier command did not say {missing}")
         said, code = self._run(shlex.split(line), command.feeds)
+        self._node.check_alive()
         return Outcome(command.line, self._find_fault(command, said, code))
 
     def list_commands(self) -> list[str]:
