@@ -72,13 +72,15 @@ def silent_server() -> Iterator[tuple[Silent, str]]:
 
 
 def send(address: str) -> None:
-    with headrace.connect(address, answer_timeout="50 ms", timeout="20 s") as client:
+    with headrace.connect(address, answer_timeout="50 ms", timeout="20 s", wait="20 s") as client:
         client.send("s/t", [b"once"], partition=0)
 
 
 def send_async(address: str) -> None:
     async def run() -> None:
-        async with headrace.aio.connect(address, answer_timeout="50 ms", timeout="20 s") as client:
+        async with headrace.aio.connect(
+            address, answer_timeout="50 ms", timeout="20 s", wait="20 s"
+        ) as client:
             await client.send("s/t", [b"once"], partition=0)
 
     asyncio.run(run())

@@ -149,13 +149,12 @@ def test_the_end_tells_what_was_refused(program: str, node: Node) -> None:
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=NAMES)
 def test_the_end_waits_within_a_bound(program: str, node: Node) -> None:
-    """The node has the messages and no answer comes: without the bound this would take a day."""
+    """No answer ever comes through: without the bound this would take a day."""
     program = "import headrace.client.leftovers as left\nleft.SECONDS_MAX = 0.2\n" + program
     program = program.replace('"300 ms"', '"24 h", answer_timeout="24 h"')
     plan = Plan(1, 1.0, ("swallow",))
     with faulty_proxy(node.tcp, plan) as address:
         done = run(program, address)
-    assert plan.faults.total() == 1
     assert "4 messages for 'shop/orders' were not confirmed" in done.stderr
 
 

@@ -64,7 +64,9 @@ def test_our_producer_sends_each_message_once(
     plan = Plan(seed, 0.2, ("before", "after", "half", "swallow"))
     with (
         faulty_proxy(node.tcp, plan) as address,
-        headrace.connect(str(address), answer_timeout="100 ms", timeout="60 s") as ours,
+        headrace.connect(
+            str(address), answer_timeout="100 ms", timeout="60 s", wait="60 s"
+        ) as ours,
     ):
         with ours.producer(TOPIC, batch=20, linger="1 ms") as producer:
             sent = {b"%d" % n: producer.send(b"%d" % n) for n in range(MESSAGES)}
@@ -101,7 +103,7 @@ def test_our_async_producer_sends_each_message_once(node: Node, client: headrace
 
     async def produce(address: Endpoint) -> dict[bytes, Place]:
         async with headrace.aio.connect(
-            str(address), answer_timeout="100 ms", timeout="60 s"
+            str(address), answer_timeout="100 ms", timeout="60 s", wait="60 s"
         ) as ours:
             async with ours.producer(TOPIC, batch=20, linger="1 ms") as producer:
                 sent = {b"%d" % n: await producer.send(b"%d" % n) for n in range(MESSAGES)}
