@@ -152,6 +152,9 @@ class Crowd:
             self.tally.resent += len(producer.unanswered)
             producer.resume(address)
             producer.finish()
+            # What was answered on a connection is spent there: only another one can ask again.
+            producer.close()
+            producer.connect(address)
             is_lost = self.checkers[producer.place].is_lost
             confirmed = [
                 send
