@@ -1,6 +1,5 @@
 """The lane of the Rust clients misses nothing, and says why it was not run."""
 
-
 import pytest
 
 from tools.iggy_commands import COMMANDS, LEFT_OUT, TRANSPORTS_LEFT_OUT
