@@ -37,15 +37,15 @@ check: $(READY) $(OLDER_SDK)/.ready  ## format, lint, types, contracts, fast tes
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	@rm -f $(SKIPPED)
-	$(BIN)/python -m pytest -q -n 2 -m "not slow" --list-skipped $(SKIPPED)
+	$(BIN)/python -m pytest -q -n 2 -m "not slow" --list-skipped=$(SKIPPED)
 
 # The last lines list what was skipped in all of it, with the reason.
 test: check  ## everything; what .ci/run calls
 	$(BIN)/python -m tools.simulate --seeds 500 --tree --jobs 2
 	$(BIN)/python -m tools.simulate_node --seeds 100 --tree --jobs 2
-	$(BIN)/python -m pytest -q -n 2 -m slow --list-skipped $(SKIPPED) \
+	$(BIN)/python -m pytest -q -n 2 -m slow --list-skipped=$(SKIPPED) \
 	  --ignore tests/spark --ignore tests/pipelines
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m slow --list-skipped $(SKIPPED) \
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m slow --list-skipped=$(SKIPPED) \
 	  tests/spark tests/pipelines
 	@if [ -s $(SKIPPED) ]; then \
 	  echo "Skipped lanes, with the number of their tests; \`make tools\` installs what Debian has:"; \
