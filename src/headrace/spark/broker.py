@@ -106,9 +106,7 @@ def store_progress(client: Client, group: str, positions: Positions) -> None:
 def _store(client: Client, group: str, key: Key, offset: int) -> None:
     try:
         client.store_offset(key.topic, key.partition, offset, group=group)
-    except NotFound as error:
-        if error.code != Code.CONSUMER_GROUP_ID_NOT_FOUND:
-            raise
+    except NotFound:  # Of what is missing for an offset, a server names no level.
         with suppress(AlreadyExists):  # Another query was faster.
             client.create_group(key.topic, group)
         client.store_offset(key.topic, key.partition, offset, group=group)

@@ -115,6 +115,8 @@ class ColumnReader:
         start = end = 0
         for at, header in batches.walk():
             end = at + header.length
+            if header.base_offset >= UNBOUNDED:
+                _verify(batches, at, end)  # No range holds such an offset: nobody else would look.
             if not self._clip.time_min <= header.base_timestamp < self._clip.time_max:
                 _verify(batches, at, end)
                 if start < at:
