@@ -282,6 +282,7 @@ class Node:
             ListenFailedError: A port is taken, or the address is none of this host's.
         """
         await _wait_until(lambda: self.shard.is_ready, math.inf)
+        self._clock_mark.keep(self.shard.desk.time.now)
         tcp = http = None
         config = self._config
         if config.tcp.enabled:
