@@ -335,7 +335,9 @@ def _set_field(random: Random, batch: bytearray) -> bytearray:
         (*EDGES, len(batch) - 1, len(batch) + 1, payload + 1, max(payload, 1) - 1)
     )
     if place + 4 <= len(batch):
-        struct.pack_into("<I", batch, place, value)
+        struct.pack_into(
+            "<I", batch, place, value & 0xFFFF_FFFF
+        )  # An earlier edge may be the last.
     return batch
 
 
