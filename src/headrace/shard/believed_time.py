@@ -18,20 +18,26 @@ TICK_MICROS = 10_000
 class BelievedTime:
     """See the module; all times in microseconds."""
 
-    __slots__ = ("_tick", "_tolerance", "clock", "is_known", "now")
+    __slots__ = ("_is_committed", "_tick", "_tolerance", "clock", "is_known", "now")
 
     def __init__(self, tolerance: int) -> None:
         self.clock = 0  # what the wall clock said last
         self.now = 0  # what is believed
         self._tolerance = tolerance
         self._tick: int | None = None
+        self._is_committed = False  # whether a stamp that it knows is committed
         self.is_known = False  # whether there is a stamp: a first start has but its clock
 
-    def learn(self, stamp: int) -> None:
-        """Take a stamp of the metadata log, or a time that it accepted: that time has come."""
+    def learn(self, stamp: int, *, is_committed: bool = True) -> None:
+        """Take a stamp of the metadata log, or a time that it accepted: that time has come.
+
+        One that is not known to be committed serves until the first that is.
+        """
         if stamp:
-            self.now = max(self.now, stamp) if self.is_known else stamp
+            is_first = not self.is_known or (is_committed and not self._is_committed)
+            self.now = stamp if is_first else max(self.now, stamp)
             self.is_known = True
+            self._is_committed |= is_committed
 
     def tick(self, tick: int, clock: int) -> None:
         """Let time pass, and look at the clock."""

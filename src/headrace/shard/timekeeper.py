@@ -52,7 +52,11 @@ class Timekeeper:
 
     def _learn(self) -> None:
         stamp = self._newest_stamp
-        if stamp and not self._time.is_known:
+        if not stamp:
+            # A replica that comes back knows its log before it hears how far that is committed.
+            self._time.learn(self._desk.metadata_replica.timestamp, is_committed=False)
+            return
+        if not self._time.is_known:
             stamp = max(stamp, self._desk.settings.supported_time)
         self._time.learn(stamp)
 

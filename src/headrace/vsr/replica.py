@@ -113,6 +113,11 @@ class Replica:
         return self.state.log.head
 
     @property
+    def timestamp(self) -> int:
+        """The highest stamp that it has given or seen."""
+        return self.state.timestamp
+
+    @property
     def commit_min(self) -> int:
         """The last op that is applied here."""
         return self.state.commit_min
