@@ -327,6 +327,10 @@ def _enter(state: State, commit: int) -> None:
     state.votes.clear()
     state.suspicions.clear()
     state.commit_max = max(state.commit_max, commit)
+    head = state.log.get(state.log.head)
+    if head is not None:
+        # What was stamped and is not part of this log never was: stamps go on from the log (CK1).
+        state.timestamp = head.header.timestamp
     stop_repair(state)
     state.stop_timer(Timer.VIEW_CHANGE_RESEND)
     state.stop_timer(Timer.VIEW_CHANGE_STATUS)
