@@ -488,8 +488,9 @@ class Folder:
         if not names:
             return False
         name = self._prng.choice(names)
-        if name in self._indexes and self._prng.chance(1, 4):
-            data = bytearray(self._indexes[name])
+        index = self._indexes.get(name)
+        if index and self._prng.chance(1, 4):  # A power cut can leave it empty.
+            data = bytearray(index)
             data[self._prng.below(len(data))] ^= 1 << self._prng.below(8)
             self._indexes[name] = bytes(data)
             self._count("folder.index_rotten")
