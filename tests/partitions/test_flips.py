@@ -130,6 +130,20 @@ def test_a_flipped_bit_of_a_segment_is_named(
     flip_and_poll(stage, good, file, bit)
 
 
+def test_a_damaged_batch_before_a_lost_range_at_the_end_is_named_to_one_who_asks_for_its_time() -> (
+    None
+):
+    stage = Stage(SMALL)
+    stage.send(2)
+    stamp = rows(stage.poll(First()))[-1].timestamp
+    stage.lose(2, 10)
+    stage.forget_memory()
+    (file,) = stage.files.logs
+    stage.files.logs[file][SEGMENT_HEADER_BYTES + 60] ^= 1
+    assert poll_or_range(stage, FromTimestamp(stamp), 1) == (0, 1)
+    assert poll_or_range(stage, FromTimestamp(stamp + 1), 1) == []
+
+
 @settings(max_examples=40)
 @given(st.data())
 def test_a_flipped_bit_of_an_index_loses_nothing(data: st.DataObject) -> None:

@@ -222,7 +222,8 @@ class Reads:
     def _has_more(self, poll: _Poll) -> bool:
         """Whether there is more to find; a poll that was overtaken is planned anew."""
         if not poll.is_overtaken(self.log):
-            return max(poll.at, poll.gathering.wanted) < self.log.next_offset
+            at = max(poll.at, poll.gathering.wanted)
+            return self.log.skip_gap(at) < self.log.next_offset  # A lost range may be the last.
         if poll.gathering.messages_count and poll.epoch == self.log.history_epoch:
             return False  # What was gathered stands; of an older history it would not (P2).
         self._probes.hit("partition.read_overtaken")
