@@ -171,6 +171,7 @@ _NORMAL = (
         "stamp_above_own_only",
         "A stamp is above every stamp that this primary has given or was sent.",
         Edit(normal._next_stamp, ", before + 1)", ")"),
+        Edit(view_change._enter, "if head is not None:", "if False:"),
     ),
     _bug(
         "retransmits_once",
