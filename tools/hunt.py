@@ -22,7 +22,8 @@ import msgspec
 
 from headrace.sim.outcome import Outcome, Report
 from headrace.sim.swarm import draw_options
-from tests.sim.planted import BUGS, Bug, plant
+from tests.planted.of_groups import BUGS
+from tests.planted.planting import Bug, plant
 from tools.simulate import run
 
 LIMIT = 2_000

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from headrace.sim.nodes.options import draw_node_options
 from headrace.sim.outcome import Report
-from tests.sim.nodes.planted import BUGS
+from tests.planted.of_nodes import BUGS
 from tools.hunt import Campaign, Hunt
 from tools.simulate_node import run
 

@@ -1,19 +1,4 @@
-"""Bugs that can be switched on, to prove that the simulator's checkers see them.
-
-A bug is what a careless engineer would have written: an edit of the source of one or two functions
-of the code that ships. While it is planted these functions run the edited code, wherever they were
-imported; afterwards they are as before. An edit whose old text is not found once is an error: a bug
-that no longer fits the code does not pass for one that is planted.
-
-`tools/hunt.py` finds a seed for each bug; `planted_seeds.toml` keeps them.
-"""
-
-import inspect
-import textwrap
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import CodeType, FunctionType
-from typing import Any, NamedTuple
+"""Bugs of replica groups and their storage, as a careless engineer would have written them."""
 
 from headrace.shard import checkpoints, peers, plane
 from headrace.storage import (
@@ -36,68 +21,10 @@ from headrace.vsr import (
     view_change,
 )
 from headrace.wire import replica_headers
-
-
-class Edit(NamedTuple):
-    """One change of one function: this text, found once in its source, becomes that."""
-
-    function: Callable[..., Any]
-    old: str
-    new: str
-
-
-class Bug(NamedTuple):
-    """A bug: its name, what its author thought, and what they changed.
-
-    Only of a bug that stalls it counts as seen when the healed core does not converge. Any other
-    bug changes the course of a run too, and may so meet a stall that it has not made.
-    """
-
-    name: str
-    thought: str
-    edits: tuple[Edit, ...]
-    is_stall: bool
-
-
-@contextmanager
-def plant(bug: Bug) -> Iterator[None]:
-    """Have the bug in the code that ships, until the context ends."""
-    edited: dict[FunctionType, str] = {}
-    for edit in bug.edits:
-        function = edit.function
-        assert isinstance(function, FunctionType)
-        source = edited.get(function) or textwrap.dedent(inspect.getsource(function))
-        assert source.count(edit.old) == 1, f"{bug.name}: {edit.old!r} in {function.__qualname__}"
-        edited[function] = source.replace(edit.old, edit.new)
-    compiled = {function: _compile(function, source) for function, source in edited.items()}
-    before = {function: function.__code__ for function in edited}
-    for function, code in compiled.items():
-        function.__code__ = code
-    try:
-        yield
-    finally:
-        for function, code in before.items():
-            function.__code__ = code
-
-
-def _compile(function: FunctionType, source: str) -> CodeType:
-    """Give the code of an edited function, at the lines of the first one."""
-    first = function.__code__
-    lines = "\n" * (first.co_firstlineno - 1)
-    module = compile(lines + source, first.co_filename, "exec")
-    for code in module.co_consts:
-        if isinstance(code, CodeType) and code.co_name == function.__name__:
-            assert code.co_freevars == first.co_freevars
-            return code
-    raise AssertionError(f"{function.__qualname__} is not in its own source")
-
-
-def _bug(name: str, thought: str, *edits: Edit, is_stall: bool = False) -> Bug:
-    return Bug(name, thought, edits, is_stall)
-
+from tests.planted.planting import Edit, bug
 
 _NORMAL = (
-    _bug(
+    bug(
         "acknowledges_before_durable",
         "A backup acknowledges what it has staged; the disk will surely follow.",
         Edit(
@@ -106,12 +33,12 @@ _NORMAL = (
             "_journal(state, entry)\n    entry.is_durable = True\n    advance_durable(state)",
         ),
     ),
-    _bug(
+    bug(
         "quorum_one_short",
         "A quorum is a majority of the others.",
         Edit(normal.commit_by_quorum, "quorums.replication - 1]", "quorums.replication - 2]"),
     ),
-    _bug(
+    bug(
         "applies_before_commit",
         "What the primary sends is as good as committed.",
         Edit(
@@ -120,7 +47,7 @@ _NORMAL = (
             "advance_commit(state, header.op)",
         ),
     ),
-    _bug(
+    bug(
         "applies_unlinked",
         "An op at or below the commit point is committed, so what lies there can be applied.",
         Edit(
@@ -134,12 +61,12 @@ _NORMAL = (
             "pass",
         ),
     ),
-    _bug(
+    bug(
         "accepts_prepare_of_old_view",
         "The parent checksum matches, so the view of a prepare does not matter.",
         Edit(normal.on_prepare, "header.view < state.view\n        or ", ""),
     ),
-    _bug(
+    bug(
         "body_of_prepare_unchecked",
         "The header is sealed; checking the body again only costs time.",
         Edit(
@@ -148,17 +75,17 @@ _NORMAL = (
             "is_own = kind == FrameKind.PREPARE or is_body(",
         ),
     ),
-    _bug(
+    bug(
         "new_primary_serves_at_once",
         "An elected primary is a primary: it may serve before its log is committed again.",
         Edit(normal.on_request, " or state.commit_min < state.view_head", ""),
     ),
-    _bug(
+    bug(
         "requests_in_flight_forgotten",
         "A request is a duplicate if it was applied; what is in flight was not.",
         Edit(normal._is_new, "is_in_flight(state, header)", "False"),
     ),
-    _bug(
+    bug(
         "stamp_from_the_wall",
         "A stamp is the time, and the time is what the wall clock says.",
         Edit(
@@ -167,13 +94,13 @@ _NORMAL = (
             "state.shared.wall",
         ),
     ),
-    _bug(
+    bug(
         "stamp_above_own_only",
         "A stamp is above every stamp that this primary has given or was sent.",
         Edit(normal._next_stamp, ", before + 1)", ")"),
         Edit(view_change._enter, "if head is not None:", "if False:"),
     ),
-    _bug(
+    bug(
         "retransmits_once",
         "One retransmission is enough: the links are connections.",
         Edit(
@@ -187,12 +114,12 @@ _NORMAL = (
 )
 
 _SESSIONS = (
-    _bug(
+    bug(
         "replies_not_recorded",
         "The client has its reply; there is no need to keep it.",
         Edit(normal._apply, "state.table.record(header, body, reply)", "pass"),
     ),
-    _bug(
+    bug(
         "watermark_off_by_one",
         "A request at the watermark is new.",
         Edit(
@@ -201,7 +128,7 @@ _SESSIONS = (
             "header.request >= client.watermark",
         ),
     ),
-    _bug(
+    bug(
         "any_reply_is_replayed",
         "A client that asks again wants its last reply.",
         Edit(
@@ -211,7 +138,7 @@ _SESSIONS = (
         ),
         is_stall=True,
     ),
-    _bug(
+    bug(
         "reused_number_unchecked",
         "A request number stands for its request.",
         Edit(
@@ -220,7 +147,7 @@ _SESSIONS = (
             "False",
         ),
     ),
-    _bug(
+    bug(
         "sessions_lost_on_restart",
         "Clients log in again after a restart, so the table need not be restored.",
         Edit(
@@ -229,12 +156,12 @@ _SESSIONS = (
             "pass",
         ),
     ),
-    _bug(
+    bug(
         "sessions_lost_on_transfer",
         "A state transfer brings the machine; the table will fill by itself.",
         Edit(transfer._install, "state.table.install(table_piece.data)", "pass"),
     ),
-    _bug(
+    bug(
         "sessions_not_checkpointed",
         "The client table is soft state and does not belong into a checkpoint.",
         Edit(
@@ -243,7 +170,7 @@ _SESSIONS = (
             "type(state.table)().encode()",
         ),
     ),
-    _bug(
+    bug(
         "queue_outlives_view",
         "What waits in the queue can be ordered when we lead again.",
         Edit(normal.give_up_requests, "state.queue.clear()", "pass"),
@@ -251,17 +178,17 @@ _SESSIONS = (
 )
 
 _VIEW_CHANGE = (
-    _bug(
+    bug(
         "one_nack_is_enough",
         "One replica that never had the op proves that it was not committed.",
         Edit(merge.merge, "nacks >= quorums.nack", "nacks >= 1"),
     ),
-    _bug(
+    bug(
         "log_view_ignored",
         "The longest log wins, of whichever view it is.",
         Edit(merge.merge, " if vote.log_view == canonical_view", ""),
     ),
-    _bug(
+    bug(
         "starts_without_bodies",
         "Bodies can be fetched after the view has started.",
         Edit(
@@ -271,7 +198,7 @@ _VIEW_CHANGE = (
         ),
         is_stall=True,
     ),
-    _bug(
+    bug(
         "log_view_rises_at_decision",
         "The log of the view is decided, so that is the view of our log.",
         Edit(
@@ -280,12 +207,12 @@ _VIEW_CHANGE = (
             "state.parked = log\n    state.log_view = state.view\n    state.persist_view()",
         ),
     ),
-    _bug(
+    bug(
         "log_view_stays",
         "The view was persisted when it changed; its log view comes with it.",
         Edit(view_change._enter, "state.log_view = state.view", "pass"),
     ),
-    _bug(
+    bug(
         "speaks_before_view_is_durable",
         "The view is on its way to the disk, so messages of it may leave.",
         Edit(
@@ -294,12 +221,12 @@ _VIEW_CHANGE = (
             "True",
         ),
     ),
-    _bug(
+    bug(
         "older_view_installed",
         "An announcement comes from a primary, so it is right.",
         Edit(view_change.on_start_view, "header.view < state.view or ", ""),
     ),
-    _bug(
+    bug(
         "announcement_installed_twice",
         "Installing the log of our view again changes nothing.",
         Edit(
@@ -308,7 +235,7 @@ _VIEW_CHANGE = (
             "False",
         ),
     ),
-    _bug(
+    bug(
         "stuck_view_change_waits",
         "A view change that was begun will end.",
         Edit(
@@ -321,7 +248,7 @@ _VIEW_CHANGE = (
 )
 
 _RECOVERY = (
-    _bug(
+    bug(
         "wiped_forgets_it_was",
         "An empty disk is a short log.",
         Edit(
@@ -330,17 +257,17 @@ _RECOVERY = (
             "state.is_wiped = False",
         ),
     ),
-    _bug(
+    bug(
         "wiped_elects",
         "After so many probes without an answer anybody may start an election.",
         Edit(recovery.on_probe_timer, " and not state.is_wiped", ""),
     ),
-    _bug(
+    bug(
         "believes_old_announcement",
         "A recovering replica takes the first announcement that comes.",
         Edit(recovery.may_install, "return is_answer or view > state.view", "return True"),
     ),
-    _bug(
+    bug(
         "leads_again_after_restart",
         "A restarted replica goes on where it was.",
         Edit(
@@ -349,7 +276,7 @@ _RECOVERY = (
             "is_replaced",
         ),
     ),
-    _bug(
+    bug(
         "machine_not_restored",
         "The journal is replayed, so the machine starts empty.",
         Edit(replica._restore, "state.machine.install(checkpoint.artifacts)", "pass"),
@@ -357,7 +284,7 @@ _RECOVERY = (
 )
 
 _REPAIR = (
-    _bug(
+    bug(
         "body_of_repair_unchecked",
         "The header is sealed; whoever serves a repair has checked the body.",
         Edit(
@@ -366,7 +293,7 @@ _REPAIR = (
             "is_own = kind == FrameKind.REPAIR_PREPARE or is_body(",
         ),
     ),
-    _bug(
+    bug(
         "links_whatever_is_there",
         "The entry of that op is here, so it is the one.",
         Edit(
@@ -375,7 +302,7 @@ _REPAIR = (
             "entry is not None",
         ),
     ),
-    _bug(
+    bug(
         "repair_asks_once",
         "Whoever was asked will answer.",
         Edit(
@@ -385,13 +312,13 @@ _REPAIR = (
         ),
         is_stall=True,
     ),
-    _bug(
+    bug(
         "transfer_acknowledged_at_once",
         "The state is installed, so all of it can be acknowledged.",
         Edit(transfer._install, "state.is_installing = True", "state.durable = commit"),
         is_stall=True,
     ),
-    _bug(
+    bug(
         "transfer_pieces_unchecked",
         "A piece of the same kind, place and length is the same piece.",
         Edit(
@@ -409,7 +336,7 @@ _REPAIR = (
 )
 
 _SHARD = (
-    _bug(
+    bug(
         "durable_when_written",
         "The write has returned, so the op is durable.",
         Edit(
@@ -418,7 +345,7 @@ _SHARD = (
             "queue = self._until_written",
         ),
     ),
-    _bug(
+    bug(
         "view_durable_when_written",
         "The write has returned, so the view is remembered.",
         Edit(
@@ -427,12 +354,12 @@ _SHARD = (
             "self._staged.append((self._until_written, replica, event))",
         ),
     ),
-    _bug(
+    bug(
         "seal_of_frames_unchecked",
         "The link has a checksum of its own.",
         Edit(replica_headers.decode_replica, "if not is_sealed(frame):", "if False:"),
     ),
-    _bug(
+    bug(
         "groups_told_once",
         "A heartbeat that was sent was heard.",
         Edit(
@@ -442,7 +369,7 @@ _SHARD = (
         ),
         is_stall=True,
     ),
-    _bug(
+    bug(
         "stale_checkpoint_reused",
         "A group in the same view has not changed since the last checkpoint.",
         Edit(
@@ -451,7 +378,7 @@ _SHARD = (
             "last.state.view != view_state.view",
         ),
     ),
-    _bug(
+    bug(
         "captured_once",
         "A group that a checkpoint holds need not be captured again.",
         Edit(checkpoints.Checkpoints.touch, "self._dirty[group] = None", "pass"),
@@ -459,12 +386,12 @@ _SHARD = (
 )
 
 _STORAGE = (
-    _bug(
+    bug(
         "rot_is_cut",
         "The journal ends at the first record that cannot be read.",
         Edit(judge.Judge._walk, "record is None and sequence <= self._synced", "False"),
     ),
-    _bug(
+    bug(
         "sync_point_of_records_ignored",
         "The superblock knows how far the journal was synced.",
         Edit(
@@ -473,7 +400,7 @@ _STORAGE = (
             "pass",
         ),
     ),
-    _bug(
+    bug(
         "rot_loses_no_view",
         "Damage of the log is damage of ops; the views are elsewhere.",
         Edit(
@@ -482,7 +409,7 @@ _STORAGE = (
             "state.is_view_lost",
         ),
     ),
-    _bug(
+    bug(
         "one_copy_of_superblock",
         "One copy of the superblock is as good as four.",
         Edit(
@@ -492,12 +419,12 @@ _STORAGE = (
             "self._held = [self._sequence] * COPIES\n    self._copies_done = COPIES",
         ),
     ),
-    _bug(
+    bug(
         "full_disk_unnoticed",
         "Replacing a file does not fail.",
         Edit(checkpointing.Checkpointer.on_replaced, "if not is_done:", "if False:"),
     ),
-    _bug(
+    bug(
         "superblock_before_checkpoint",
         "The superblock may name a checkpoint while that is being written.",
         Edit(
@@ -508,7 +435,7 @@ _STORAGE = (
             "    order.token = 0",
         ),
     ),
-    _bug(
+    bug(
         "live_entries_not_copied",
         "A checkpoint covers the files that it frees.",
         Edit(
@@ -517,7 +444,7 @@ _STORAGE = (
             "self._journal.rewrite([])",
         ),
     ),
-    _bug(
+    bug(
         "views_not_replayed",
         "The checkpoint holds the views.",
         Edit(
@@ -526,7 +453,7 @@ _STORAGE = (
             "case Kind.VIEW_STATE if False:",
         ),
     ),
-    _bug(
+    bug(
         "body_unchecked_on_recovery",
         "The checksum of the record covers all of it.",
         Edit(
@@ -538,8 +465,8 @@ _STORAGE = (
 )
 
 BUGS = {
-    bug.name: bug
-    for bug in (
+    each.name: each
+    for each in (
         *_NORMAL,
         *_SESSIONS,
         *_VIEW_CHANGE,

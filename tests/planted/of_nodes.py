@@ -1,9 +1,4 @@
-"""Bugs of whole nodes that can be switched on, to prove that the checkers see them.
-
-As in `tests.sim.planted`: what a careless engineer would have written, an edit of the source of one
-or two functions of the code that ships. `tools/hunt_node.py` finds a seed for each;
-`planted_seeds.toml` keeps them.
-"""
+"""Bugs of whole nodes, as a careless engineer would have written them."""
 
 from headrace.partitions import (
     dedup,
@@ -34,15 +29,10 @@ from headrace.shard import (
 )
 from headrace.shard import reads as shard_reads
 from headrace.vsr import replica, transfer
-from tests.sim.planted import Bug, Edit
-
-
-def _bug(name: str, thought: str, *edits: Edit, is_stall: bool = False) -> Bug:
-    return Bug(name, thought, edits, is_stall)
-
+from tests.planted.planting import Edit, bug
 
 _PARTITIONS = (
-    _bug(
+    bug(
         "stamped_from_committed",
         "The next offset is where the committed log ends.",
         Edit(
@@ -51,7 +41,7 @@ _PARTITIONS = (
             "base_offset=self._log.next_offset,",
         ),
     ),
-    _bug(
+    bug(
         "offsets_past_the_end",
         "Clients know what they have read: any offset can be stored.",
         Edit(
@@ -60,7 +50,7 @@ _PARTITIONS = (
             "False",
         ),
     ),
-    _bug(
+    bug(
         "auto_commit_moves_back",
         "What was served last is what was consumed.",
         Edit(
@@ -74,17 +64,17 @@ _PARTITIONS = (
             "if False:",
         ),
     ),
-    _bug(
+    bug(
         "purge_keeps_offsets",
         "A purge removes messages; offsets are the consumers' business.",
         Edit(machine.PartitionMachine._purge, "self._offsets.clear()", "pass"),
     ),
-    _bug(
+    bug(
         "purge_forgets_epoch",
         "After a purge the log is empty: its files can have the old names.",
         Edit(log.PartitionLog.begin_history, "self.history_epoch += 1", "pass"),
     ),
-    _bug(
+    bug(
         "retention_looks_at_memory",
         "A segment whose index is in memory is in use and must stay.",
         Edit(
@@ -93,29 +83,29 @@ _PARTITIONS = (
             "segment.newest_stamp <= limits.stamp_max and segment.index is None",
         ),
     ),
-    _bug(
+    bug(
         "trim_ignores_consumers",
         "Who deletes segments wants them deleted.",
         Edit(machine.PartitionMachine._trim, "last = min(last, smallest)", "pass"),
     ),
-    _bug(
+    bug(
         "retention_ignores_consumers",
         "What has expired is of no use to anybody.",
         Edit(machine.PartitionMachine._bound, "keep_from=needed", "keep_from=None"),
     ),
-    _bug(
+    bug(
         "offsets_not_in_the_state",
         "Consumers store their offsets again soon, so a state need not carry them.",
         Edit(snapshot.encode_snapshot, "len(offsets),", "0,"),
         Edit(snapshot.encode_snapshot, "for mark in offsets.marks()", "for mark in ()"),
     ),
-    _bug(
+    bug(
         "fetched_pieces_not_written",
         "The pieces of a state have arrived; they will be written when they are asked for.",
         Edit(machine.PartitionMachine.install, "for each in fetched:", "for each in fetched[:0]:"),
         is_stall=True,
     ),
-    _bug(
+    bug(
         "served_unverified",
         "Batches were verified when they came in.",
         Edit(
@@ -134,7 +124,7 @@ _PARTITIONS = (
             "if False:",
         ),
     ),
-    _bug(
+    bug(
         "chain_left_out",
         "A batch that verifies and has the right offset is the right batch.",
         Edit(
@@ -143,7 +133,7 @@ _PARTITIONS = (
             "if False:",
         ),
     ),
-    _bug(
+    bug(
         "index_believed",
         "An index whose checksum is right is the index of its segment.",
         Edit(index.decode_index, "if fold(0, entries, MARK_BYTES) != digest:", "if False:"),
@@ -153,7 +143,7 @@ _PARTITIONS = (
             "False",
         ),
     ),
-    _bug(
+    bug(
         "old_history_served",
         "What a poll has gathered is good, whatever happened meanwhile.",
         Edit(
@@ -165,14 +155,14 @@ _PARTITIONS = (
 )
 
 _SEGMENTS = (
-    _bug(
+    bug(
         "checkpoint_before_sync",
         "Segments are written; the system will sync them soon.",
         Edit(
             keeper.Keeper.flush, "return not self._flushes", "self._flushes = {}\n    return True"
         ),
     ),
-    _bug(
+    bug(
         "files_removed_at_once",
         "A dropped segment is of no use to anybody.",
         Edit(
@@ -181,12 +171,12 @@ _SEGMENTS = (
             "self.emit(RemoveSegments(tuple(self._dropped)))\n    kept = [write",
         ),
     ),
-    _bug(
+    bug(
         "told_after_the_next_began",
         "When a checkpoint has ended the next one may begin.",
         Edit(plane.Plane.close_turn, "if served is None:", "if True:"),
     ),
-    _bug(
+    bug(
         "dropped_before_captured",
         "What is dropped need not be written.",
         Edit(
@@ -196,7 +186,7 @@ _SEGMENTS = (
         ),
         Edit(writer.SegmentWriter.drop, "if not self._captured:", "if True:"),
     ),
-    _bug(
+    bug(
         "writes_before_the_cut",
         "Opening takes time, and writing the same bytes again does no harm.",
         Edit(
@@ -205,7 +195,7 @@ _SEGMENTS = (
             "self.is_open = True\n    options = self._options",
         ),
     ),
-    _bug(
+    bug(
         "fenced_is_checkpointed",
         "A partition that is fenced is in the checkpoint like any other.",
         Edit(
@@ -214,7 +204,7 @@ _SEGMENTS = (
             "dict[int, None]()",
         ),
     ),
-    _bug(
+    bug(
         "fenced_leaves_its_ops",
         "The ops of a fenced partition are committed: the journal need not keep them.",
         Edit(
@@ -223,7 +213,7 @@ _SEGMENTS = (
             "if False:",
         ),
     ),
-    _bug(
+    bug(
         "woken_keeps_its_own",
         "A group that is awake can be asked for what a checkpoint must still have of it.",
         Edit(
@@ -232,7 +222,7 @@ _SEGMENTS = (
             "past = self._dormant.get(group)",
         ),
     ),
-    _bug(
+    bug(
         "short_write_is_a_write",
         "A write that was answered is done.",
         Edit(writer.SegmentWriter.on_written, "if self._is_round_short:", "if False:"),
@@ -240,7 +230,7 @@ _SEGMENTS = (
 )
 
 _REQUESTS = (
-    _bug(
+    bug(
         "dedup_not_checkpointed",
         "The table of a partition fills again by itself.",
         Edit(
@@ -249,7 +239,7 @@ _REQUESTS = (
             'state.table.encode() if state.table.is_lockstep else b""',
         ),
     ),
-    _bug(
+    bug(
         "dedup_lost_on_transfer",
         "A state transfer brings the messages; requests are the primary's business.",
         Edit(
@@ -258,7 +248,7 @@ _REQUESTS = (
             "state.table.install(table_piece.data if state.table.is_lockstep else before)",
         ),
     ),
-    _bug(
+    bug(
         "trim_known_by_its_end",
         "A retry has the same body as the first try.",
         Edit(
@@ -272,7 +262,7 @@ _REQUESTS = (
             "if False:",
         ),
     ),
-    _bug(
+    bug(
         "answer_of_now",
         "A retry is told where the log stands.",
         Edit(
@@ -281,7 +271,7 @@ _REQUESTS = (
             "confirmation(self._namespace, op)",
         ),
     ),
-    _bug(
+    bug(
         "auto_commit_is_no_op",
         "An offset is stored where it was served; nobody else needs it.",
         Edit(
@@ -293,7 +283,7 @@ _REQUESTS = (
 )
 
 _NODE = (
-    _bug(
+    bug(
         "sends_durable_when_written",
         "The write of a send has returned, so it is durable.",
         Edit(
@@ -302,28 +292,28 @@ _NODE = (
             "if operation != Operation.SEND_MESSAGES:",
         ),
     ),
-    _bug(
+    bug(
         "requests_before_the_start",
         "A request that comes early can wait in the log.",
         Edit(plane.Plane.put_request, "if not self._has_begun:", "if False:"),
     ),
-    _bug(
+    bug(
         "equal_is_repeated",
         "The same number and the same body: it is the same request.",
         Edit(router.Router._send_header, "is_anew=int(request in connection.spent)", "is_anew=0"),
     ),
-    _bug(
+    bug(
         "any_answer_spends",
         "Who was answered does not ask again.",
         Edit(answers.Answers.send_settled, "if not any(frame[_STATUS_AT]):", "if True:"),
     ),
-    _bug(
+    bug(
         "evicted_stays_bound",
         "A connection holds its session until it closes.",
         Edit(shard.Shard._deliver, "self._logins.release(connection)", "pass"),
         is_stall=True,
     ),
-    _bug(
+    bug(
         "denied_without_users",
         "A user that is not known here does not exist.",
         Edit(
@@ -333,7 +323,7 @@ _NODE = (
         ),
         Edit(login.Logins._deny, "if self._is_current:", "if True:"),
     ),
-    _bug(
+    bug(
         "offsets_given_again",
         "After a power cut the log goes on where it ends.",
         Edit(
@@ -342,13 +332,13 @@ _NODE = (
             "local.lost_until = 0",
         ),
     ),
-    _bug(
+    bug(
         "lost_range_may_wait",
         "The lost range is proposed; sends need not wait for it.",
         Edit(keeper.Keeper._propose_missing, "elif local.is_short:", "elif False:"),
         is_stall=True,
     ),
-    _bug(
+    bug(
         "deleted_partition_comes_back",
         "Metadata names the partition, so it is made.",
         Edit(
@@ -357,7 +347,7 @@ _NODE = (
             "if False:",
         ),
     ),
-    _bug(
+    bug(
         "opened_before_the_replay",
         "The checkpoint says what the files hold; there is nothing to wait for.",
         Edit(
@@ -369,7 +359,7 @@ _NODE = (
 )
 
 _CURRENT = (
-    _bug(
+    bug(
         "offsets_read_by_old_primary",
         "Who leads knows every offset.",
         Edit(
@@ -378,7 +368,7 @@ _CURRENT = (
             "if not self._keeper.find(key.group).replica.is_serving:",
         ),
     ),
-    _bug(
+    bug(
         "names_read_by_old_primary",
         "Who leads knows every name.",
         Edit(
@@ -387,7 +377,7 @@ _CURRENT = (
             "self.is_serving",
         ),
     ),
-    _bug(
+    bug(
         "names_read_anywhere",
         "A read changes nothing: any node can answer it.",
         Edit(
@@ -396,7 +386,7 @@ _CURRENT = (
             "if False:",
         ),
     ),
-    _bug(
+    bug(
         "absent_is_absent",
         "What this node does not find does not exist.",
         Edit(
@@ -405,12 +395,12 @@ _CURRENT = (
             "if False:",
         ),
     ),
-    _bug(
+    bug(
         "purge_told_when_decided",
         "A purge is decided: the partitions will follow.",
         Edit(purges.Purges.after_turn, "if not self._keeper.is_purged:", "if False:"),
     ),
-    _bug(
+    bug(
         "next_skips_one",
         "The stored offset is the next one to read.",
         Edit(
@@ -419,7 +409,7 @@ _CURRENT = (
             "gather.NextAfter((local.machine.stored_offset(poll.key.kind, poll.key.id) or 0) + 1)",
         ),
     ),
-    _bug(
+    bug(
         "group_polls_by_anyone",
         "Members poll what they were told to poll.",
         Edit(
@@ -431,7 +421,7 @@ _CURRENT = (
 )
 
 _TIME = (
-    _bug(
+    bug(
         "clock_is_the_time",
         "The time is what the wall clock says.",
         Edit(
@@ -440,12 +430,12 @@ _TIME = (
             "if True:",
         ),
     ),
-    _bug(
+    bug(
         "start_believes_its_clock",
         "At a start there is nothing but the clock to go by.",
         Edit(timekeeper.Timekeeper._learn, "self._time.learn(stamp)", "pass"),
     ),
-    _bug(
+    bug(
         "leap_expires_what_is_old",
         "Stamps must not leap; what retention looks at changes no stamp.",
         Edit(
@@ -456,7 +446,9 @@ _TIME = (
     ),
 )
 
-BUGS = {bug.name: bug for bug in (*_PARTITIONS, *_SEGMENTS, *_REQUESTS, *_NODE, *_CURRENT, *_TIME)}
+BUGS = {
+    each.name: each for each in (*_PARTITIONS, *_SEGMENTS, *_REQUESTS, *_NODE, *_CURRENT, *_TIME)
+}
 
 # No seed up to 230 shows these since runs changed: they only have to fit the code. The hunt still
 # looks for them; what is found leaves this list.

@@ -1,19 +1,7 @@
-"""Whole shards with damaged disks, as scenario files that read as documentation."""
-
-from pathlib import Path
-
-import pytest
+"""The commands of scenarios of shards with groups that append, and of their disks."""
 
 from headrace.storage.config import journal_name
-from tests.scenarios import check_scenario
 from tests.shard.stage import GROUPS, Stage
-
-FILES = sorted((Path(__file__).parent / "scenarios").glob("*.txt"))
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_scenario(path: Path, is_rewriting: bool) -> None:
-    check_scenario(path, Commands().run, is_rewriting=is_rewriting)
 
 
 class Commands:

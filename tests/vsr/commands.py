@@ -1,8 +1,4 @@
-"""The phases of the protocol as scenario files that read as documentation."""
-
-from pathlib import Path
-
-import pytest
+"""The commands of scenarios of one replica group."""
 
 from headrace.ports.network import SendReply
 from headrace.sim.machine import encode_append
@@ -12,18 +8,10 @@ from headrace.wire.evictions import EvictedError
 from headrace.wire.numbers import FrameKind, Operation
 from headrace.wire.replica_headers import decode_replica
 from headrace.wire.replies import REPLY, read_answer
-from tests.scenarios import check_scenario
 from tests.vsr.cluster import Cluster
 
-FILES = sorted((Path(__file__).parent / "scenarios").glob("*.txt"))
 
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_scenario(path: Path, is_rewriting: bool) -> None:
-    check_scenario(path, Stage().run, is_rewriting=is_rewriting)
-
-
-class Stage:
+class Commands:
     """Understands the commands of a scenario file.
 
     cluster N                     start N replicas
