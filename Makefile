@@ -63,6 +63,19 @@ bench: $(READY)  ## kernel, core, partitions, journal, files, node, client, logi
 	$(BIN)/python -m bench.login
 	$(BIN)/python -m bench.spark
 
+# Lines and branches of the deterministic packages, by tests and simulator together.
+.PHONY: coverage
+CORE_TESTS := tests/kernel tests/base tests/wire tests/ports tests/groups tests/vsr tests/storage \
+  tests/metadata tests/partitions tests/shard tests/sim tests/test_scenarios.py
+coverage: $(READY)  ## what tests and simulator reach of kernel to shard, and what they do not
+	@rm -rf build/coverage && mkdir -p build/coverage
+	$(BIN)/python -m coverage run -m pytest -q -p no:xdist -m "not slow" $(wildcard $(CORE_TESTS))
+	$(BIN)/python -m coverage run -m tools.simulate --seeds 200 --tree --jobs 1
+	$(BIN)/python -m coverage run -m tools.simulate_node --seeds 60 --tree --jobs 1
+	$(BIN)/python -m coverage combine -q
+	$(BIN)/python -m coverage json -q -o build/coverage/report.json
+	$(BIN)/python -m tools.unreached build/coverage/report.json
+
 # make sim SEED=7 looks at one seed, make sim SEEDS=500 searches.
 SEEDS ?= 100
 sim: $(READY)  ## the simulator: SEED=n for one, SEEDS=n for many (from the tree's own hash)
