@@ -3,6 +3,8 @@
 from headrace.storage.config import journal_name
 from tests.shard.stage import GROUPS, Stage
 
+FRAMES: dict[str, int | None] = {**GROUPS, "beats": None}  # heartbeats are of no group
+
 
 class Commands:
     """Understands the commands of a scenario file.
@@ -10,7 +12,8 @@ class Commands:
     cluster N                   start N nodes, each with groups m, p and q
     append NODE GROUP COUNT     send appends, one after another
     ask NODE GROUP              send one append and do not wait
-    mute GROUP, unmute GROUP    lose every frame of a group, then no longer
+    again NODE GROUP            send the last append once more
+    mute GROUP, unmute GROUP    lose every frame of a group, then no longer; `beats` are heartbeats
     pass TICKS                  let time pass; frames arrive
     hold NODE, release NODE     syncs of its disk do not end, then do
     kill NODE                   end the process; the page cache lives
@@ -40,10 +43,10 @@ class Commands:
         self.stage.tick(1)
 
     def do_mute(self, group: str) -> None:
-        self.stage.muted[GROUPS[group]] = None
+        self.stage.muted[FRAMES[group]] = None
 
     def do_unmute(self, group: str) -> None:
-        del self.stage.muted[GROUPS[group]]
+        del self.stage.muted[FRAMES[group]]
 
     def do_append(self, node: str, group: str, count: str) -> list[str]:
         last = ""
@@ -57,6 +60,10 @@ class Commands:
     def do_ask(self, node: str, group: str) -> list[str]:
         self.send(int(node), group)
         return [text for text, _ in self.stage.take_answers()]
+
+    def do_again(self, node: str, group: str) -> list[str]:
+        self.numbers[group] -= 1
+        return self.do_append(node, group, "1")
 
     def send(self, node: int, group: str) -> None:
         if group not in self.sessions:

@@ -95,7 +95,7 @@ class Stage:
         self.nodes = [Node(number, count) for number in range(count)]
         self.flying: list[tuple[int, SendFrame]] = []
         self.replies: list[SendReply] = []
-        self.muted: dict[int, None] = {}  # groups whose frames are lost
+        self.muted: dict[int | None, None] = {}  # groups whose frames are lost; None: heartbeats
         self.now = 0
         for node in self.nodes:
             self.boot(node.number)

@@ -41,7 +41,7 @@ from headrace.wire.requests import RequestHeader
 class Node:
     """One replica with a disk that never fails and answers at once."""
 
-    def __init__(self, number: int, replicas: int, seed: int) -> None:
+    def __init__(self, number: int, replicas: int, seed: int, pipeline_max: int = 32) -> None:
         self.number = number
         self.probes = Probes()
         self.options = GroupOptions(
@@ -52,13 +52,15 @@ class Node:
             timeouts=Timeouts(),
             incarnation=seed * 100 + number + 1,
             chunk_bytes=300,
+            pipeline_max=pipeline_max,
         )
+        self.shared = Shared(self.probes, lambda *_, **__: True, life=seed + 1)
         self.replica = Replica(
             self.options,
             AppendMachine(),
             ClientTable(),
             Prng(seed),
-            Shared(self.probes, lambda *_, **__: True, life=seed + 1),
+            self.shared,
         )
         self.timers: dict[Timer, int] = {}
         self.entries: dict[int, tuple[bytes, bytes | None]] = {}
@@ -107,8 +109,8 @@ class Node:
 class Cluster:
     """All replicas; messages wait in a list until the test delivers or drops them."""
 
-    def __init__(self, replicas: int, seed: int = 1) -> None:
-        self.nodes = [Node(number, replicas, seed) for number in range(replicas)]
+    def __init__(self, replicas: int, seed: int = 1, *, pipeline_max: int = 32) -> None:
+        self.nodes = [Node(number, replicas, seed, pipeline_max) for number in range(replicas)]
         self.prng = Prng(seed)
         self.flying: list[tuple[int, SendFrame]] = []
         for node in self.nodes:
@@ -132,13 +134,16 @@ class Cluster:
             limit -= 1
         assert limit
 
-    def request(self, node: int, client: int, request: int, session: int, body: bytes) -> None:
+    def request(
+        self, node: int, client: int, request: int, session: int, body: bytes, *, checksum: int = 0
+    ) -> None:
         operation = Operation.CREATE_STREAM if session else Operation.REGISTER
         header = RequestHeader(
             size=HEADER_BYTES + len(body),
             client=client,
             request=request,
             session=session,
+            request_checksum=checksum,
             operation=operation,
             group=METADATA_GROUP,
         )

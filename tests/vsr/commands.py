@@ -1,12 +1,13 @@
 """The commands of scenarios of one replica group."""
 
-from headrace.ports.network import SendReply
+from headrace.base.checksum import xxh3_64
+from headrace.ports.network import SendFrame, SendReply
 from headrace.sim.machine import encode_append
 from headrace.vsr.timeouts import Timer
-from headrace.wire.errors import RefusedError
+from headrace.wire.errors import RefusedError, RemoteError
 from headrace.wire.evictions import EvictedError
 from headrace.wire.numbers import FrameKind, Operation
-from headrace.wire.replica_headers import decode_replica
+from headrace.wire.replica_headers import PREPARE, decode_replica
 from headrace.wire.replies import REPLY, read_answer
 from tests.vsr.cluster import Cluster
 
@@ -14,7 +15,7 @@ from tests.vsr.cluster import Cluster
 class Commands:
     """Understands the commands of a scenario file.
 
-    cluster N                     start N replicas
+    cluster N [PIPELINE]          start N replicas; they order so many ops at a time
     register NODE CLIENT          log a client in
     request NODE CLIENT N VALUE   send request number N, which appends VALUE
     deliver [KIND] [A->B]         deliver frames: all that come, or those that fly and match
@@ -26,6 +27,10 @@ class Commands:
     restart NODE [DAMAGE OP]      damage is vanished, cut, torn or rotten (see Cluster.restart)
     flying                        show the frames under way
     show                          show every replica
+    wall NODE TIME                set the wall clock of a node
+    stamps                        show the stamps of the prepares under way
+    checked NODE CLIENT N VALUE   send a request that carries the checksum of its body
+    damage [KIND] [A->B] BYTE     deliver what matches with that byte changed; -1 is the last
     """
 
     def __init__(self) -> None:
@@ -38,8 +43,8 @@ class Commands:
         printed: list[str] = getattr(self, f"do_{verb}")(*words) or []
         return printed + self.take_replies()
 
-    def do_cluster(self, count: str) -> None:
-        self.cluster = Cluster(int(count))
+    def do_cluster(self, count: str, pipeline: str = "32") -> None:
+        self.cluster = Cluster(int(count), pipeline_max=int(pipeline))
 
     def do_register(self, node: str, client: str) -> None:
         self.cluster.request(int(node), number_of(client), 0, 0, b"")
@@ -146,6 +151,42 @@ class Commands:
             self.sessions[reply.client] = number
             return f"session {number}"
         return f"request {header.request} is op {header.op}, offset {number}"
+
+    # Clocks, checksums and damaged frames.
+
+    def do_wall(self, node: str, time: str) -> None:
+        self.cluster.nodes[int(node)].shared.wall = int(time)
+
+    def do_stamps(self) -> list[str]:
+        lines = []
+        for position in self.matching("prepare"):
+            sender, sent = self.cluster.flying[position]
+            header = PREPARE.decode(sent.frame)
+            lines.append(f"{sender}->{sent.replica} op {header.op}: stamp {header.timestamp}")
+        return lines
+
+    def do_checked(self, node: str, client: str, number: str, value: str) -> None:
+        body = encode_append(client.encode(), value.encode())
+        session = self.sessions[number_of(client)]
+        self.cluster.request(
+            int(node), number_of(client), int(number), session, body, checksum=xxh3_64(body)
+        )
+
+    def do_damage(self, *words: str) -> list[str]:
+        *wanted, place = words
+        lines = []
+        for position in reversed(self.matching(*wanted)):
+            sender, sent = self.cluster.flying[position]
+            frame = bytearray(sent.frame)
+            frame[int(place)] ^= 1
+            self.cluster.flying[position] = (sender, SendFrame(sent.replica, bytes(frame)))
+            try:
+                self.cluster.deliver(position)
+            except RemoteError as error:
+                lines.append(f"{sent.replica} refuses: {error}")
+            else:
+                lines.append(f"{sent.replica} takes it")
+        return lines
 
 
 def number_of(client: str) -> int:
