@@ -1,11 +1,13 @@
 """Replicas of one group side by side: a disk that answers at once, a network that is one list."""
 
+import msgspec
+
 from headrace.base.ids import METADATA_GROUP
 from headrace.base.limits import HEADER_BYTES
 from headrace.base.prng import Prng
 from headrace.ports.network import SendFrame, SendReply
 from headrace.ports.probes import Probes
-from headrace.ports.recovered import RecoveredEntry, RecoveredGroup, ViewState
+from headrace.ports.recovered import GroupCheckpoint, RecoveredEntry, RecoveredGroup, ViewState
 from headrace.sim.machine import AppendMachine
 from headrace.vsr.events import (
     CheckpointDone,
@@ -37,9 +39,11 @@ from headrace.wire.numbers import Operation
 from headrace.wire.replica_headers import PREPARE, decode_replica
 from headrace.wire.requests import RequestHeader
 
+WRITES = (JournalPrepare, JournalTruncate, PersistView, TakeCheckpoint)
+
 
 class Node:
-    """One replica with a disk that never fails and answers at once."""
+    """One replica with a disk that never fails, and answers at once unless it is held."""
 
     def __init__(self, number: int, replicas: int, seed: int, pipeline_max: int = 32) -> None:
         self.number = number
@@ -65,6 +69,10 @@ class Node:
         self.timers: dict[Timer, int] = {}
         self.entries: dict[int, tuple[bytes, bytes | None]] = {}
         self.taken: dict[int, tuple[bytes, bytes | None]] = {}  # as they were before the damage
+        self.view = ViewState(METADATA_GROUP, 0, 0, 0, is_suspect=False)
+        self.checkpoint: GroupCheckpoint | None = None
+        self.is_holding = False  # the disk takes no write
+        self.waiting: list[GroupEffect] = []
         self.sent: list[SendFrame] = []
         self.replies: list[SendReply] = []
 
@@ -74,9 +82,24 @@ class Node:
 
     def take(self, effects: list[GroupEffect]) -> None:
         for effect in effects:
+            if self.is_holding and isinstance(effect, WRITES):
+                self.waiting.append(effect)
+                continue
             follow = self._carry_out(effect)
             if follow is not None:
                 self.step(follow)
+
+    def release(self) -> None:
+        """Let the disk take what it was asked for since it was held."""
+        self.is_holding = False
+        waiting, self.waiting = self.waiting, []
+        self.take(waiting)
+
+    def save(self) -> None:
+        """Take a checkpoint; the journal keeps what follows it."""
+        self.checkpoint = self.replica.checkpoint()
+        commit = self.replica.commit_min
+        self.entries = {op: each for op, each in self.entries.items() if op > commit}
 
     def step(self, event: GroupEvent) -> None:
         self.take(self.replica.step(event))
@@ -93,6 +116,7 @@ class Node:
             case JournalTruncate(from_op):
                 self.entries = {op: each for op, each in self.entries.items() if op < from_op}
             case PersistView(state):
+                self.view = state
                 return ViewDurable(state.view, state.log_view)
             case SetTimer(timer, ticks):
                 self.timers[timer] = ticks
@@ -102,6 +126,7 @@ class Node:
                 header, body = self.entries.get(op, (b"", None))
                 return EntryRead(token, header if body is not None else b"", body or b"")
             case TakeCheckpoint() | ReadPiece():  # no machine here keeps a piece outside memory
+                self.save()
                 return CheckpointDone()
         return None
 
@@ -186,22 +211,25 @@ class Cluster:
             old.taken[op] = old.entries[op]
             old.entries[op] = (old.entries[op][0], None)
         is_suspect = damage in ("cut", "rotten")
-        state = old.replica.state
         node = Node(number, len(self.nodes), self.prng.below(1 << 30))
         node.entries = old.entries
         node.taken = old.taken
-        view = ViewState(METADATA_GROUP, state.view, state.log_view, 0, is_suspect)
+        node.checkpoint = old.checkpoint
+        node.view = msgspec.structs.replace(
+            old.view, commit=0, is_suspect=is_suspect or old.view.is_suspect
+        )
         entries = tuple(
             RecoveredEntry(PREPARE.decode(header), body)
             for _, (header, body) in sorted(old.entries.items())
         )
         self.nodes[number] = node
-        node.begin(RecoveredGroup(view, None, entries), is_replaced=False)
+        node.begin(RecoveredGroup(node.view, node.checkpoint, entries), is_replaced=False)
         self.collect()
 
     def wipe(self, number: int) -> None:
         """Start a node again with an empty disk."""
         node = Node(number, len(self.nodes), self.prng.below(1 << 30))
+        node.view = msgspec.structs.replace(node.view, is_view_lost=True)
         self.nodes[number] = node
         node.begin(None, is_replaced=True)
         self.collect()

@@ -1,8 +1,9 @@
 """The commands of scenarios of one replica group."""
 
 from headrace.base.checksum import xxh3_64
+from headrace.ports.machine import Artifact, StateMachine
 from headrace.ports.network import SendFrame, SendReply
-from headrace.sim.machine import encode_append
+from headrace.sim.machine import RECORD, RECORDS, encode_append
 from headrace.vsr.timeouts import Timer
 from headrace.wire.errors import RefusedError, RemoteError
 from headrace.wire.evictions import EvictedError
@@ -25,6 +26,11 @@ class Commands:
     beat                          every primary tells how far it has committed
     crash NODE, wipe NODE
     restart NODE [DAMAGE OP]      damage is vanished, cut, torn or rotten (see Cluster.restart)
+    delay [KIND] [A->B]           frames that fly and match take long; `late` has them fly again
+    spoil [KIND] [A->B]           the last byte of the frames that fly and match is changed
+    hold NODE, release NODE       its disk takes no write, then what has come since
+    checkpoint NODE               take a checkpoint; the journal no longer holds what it covers
+    values                        show what every replica has applied
     flying                        show the frames under way
     show                          show every replica
     wall NODE TIME                set the wall clock of a node
@@ -37,6 +43,7 @@ class Commands:
         self.cluster = Cluster(1)
         self.sessions: dict[int, int] = {}
         self.down: dict[int, None] = {}
+        self.late: list[tuple[int, SendFrame]] = []
 
     def run(self, line: str) -> list[str]:
         verb, *words = line.split()
@@ -55,17 +62,25 @@ class Commands:
         self.cluster.request(int(node), number_of(client), int(number), session, body)
 
     def do_deliver(self, *words: str) -> list[str]:
+        printed: list[str] = []
         if not words:
             while self.matching():
-                self.cluster.deliver(self.matching()[0])
-            return []
+                printed += self.deliver(self.matching()[0])
+            return printed
         for position in reversed(self.matching(*words)):
             self.cluster.flying.append(self.cluster.flying.pop(position))
         count = len(self.matching(*words))
         start = len(self.cluster.flying) - count
         for _ in range(count):
-            self.cluster.deliver(start)
-        return [f"{count} delivered"]
+            printed += self.deliver(start)
+        return [*printed, f"{count} delivered"]
+
+    def deliver(self, position: int) -> list[str]:
+        try:
+            self.cluster.deliver(position)
+        except RemoteError as error:
+            return [f"refused: {error}"]
+        return []
 
     def do_drop(self, *words: str) -> list[str]:
         positions = self.matching(*words)
@@ -101,6 +116,41 @@ class Commands:
     def do_wipe(self, node: str) -> None:
         self.down.pop(int(node), None)
         self.cluster.wipe(int(node))
+
+    def do_delay(self, *words: str) -> list[str]:
+        positions = self.matching(*words)
+        self.late += [self.cluster.flying[position] for position in positions]
+        self.do_drop(*words)
+        return [f"{len(positions)} delayed"]
+
+    def do_late(self) -> None:
+        self.cluster.flying += self.late
+        self.late.clear()
+
+    def do_spoil(self, *words: str) -> list[str]:
+        positions = self.matching(*words)
+        for position in positions:
+            sender, sent = self.cluster.flying[position]
+            spoilt = SendFrame(sent.replica, sent.frame[:-1] + bytes([sent.frame[-1] ^ 1]))
+            self.cluster.flying[position] = (sender, spoilt)
+        return [f"{len(positions)} spoilt"]
+
+    def do_hold(self, node: str) -> None:
+        self.cluster.nodes[int(node)].is_holding = True
+
+    def do_release(self, node: str) -> None:
+        self.cluster.nodes[int(node)].release()
+        self.cluster.collect()
+
+    def do_checkpoint(self, node: str) -> None:
+        self.cluster.nodes[int(node)].save()
+
+    def do_values(self) -> list[str]:
+        return [
+            f"{node.number} {' '.join(values_of(node.replica.machine)) or 'nothing'}"
+            for node in self.cluster.nodes
+            if node.number not in self.down
+        ]
 
     def do_flying(self) -> list[str]:
         return [describe(sender, sent.replica, sent.frame) for sender, sent in self.cluster.flying]
@@ -195,6 +245,19 @@ def number_of(client: str) -> int:
 
 def name_of(client: int) -> str:
     return chr(ord("a") + client - 1)
+
+
+def values_of(machine: StateMachine) -> list[str]:
+    """Return the values that a machine holds, in the order of their offsets."""
+    values = []
+    for piece in machine.export():
+        assert isinstance(piece, Artifact)
+        data = piece.data if piece.kind == RECORDS else b""
+        while data:
+            _, key_bytes, value_bytes = RECORD.unpack_from(data)
+            values.append(data[RECORD.size + key_bytes :][:value_bytes].decode())
+            data = data[RECORD.size + key_bytes + value_bytes :]
+    return values
 
 
 def describe(sender: int, target: int, frame: bytes) -> str:

@@ -24,9 +24,8 @@ from headrace.wire.transfer import ArtifactKind
 PIECE_BYTES = 512
 NO_OFFSET = (1 << 64) - 1
 
-RECORDS = 16  # a kind of artifact that only this machine has
-
-_RECORD = struct.Struct("<QHI")  # offset, bytes of the key, bytes of the value
+RECORDS = 16  # a kind of artifact that only this machine has; it holds records
+RECORD = struct.Struct("<QHI")  # offset, bytes of the key, bytes of the value
 _LINK = struct.Struct("<QQ")  # hash so far, offset that the key had
 _TABLE = struct.Struct("<QQI")  # next offset, hash so far, keys
 _KEY = struct.Struct("<QH")  # last offset, bytes of the key
@@ -111,7 +110,7 @@ class AppendMachine:
 
     def _append(self, key: bytes, value: bytes) -> bytes:
         offset = self.next_offset
-        record = _RECORD.pack(offset, len(key), len(value)) + key + value
+        record = RECORD.pack(offset, len(key), len(value)) + key + value
         before = self._keys.get(key, NO_OFFSET)
         self._hash = xxh3_64(_LINK.pack(self._hash, before) + record)
         self._keys[key] = offset
@@ -130,10 +129,10 @@ class AppendMachine:
     def _read_piece(self, artifact: Artifact) -> None:
         position = 0
         while position < len(artifact.data):
-            offset, key_bytes, value_bytes = _RECORD.unpack_from(artifact.data, position)
+            offset, key_bytes, value_bytes = RECORD.unpack_from(artifact.data, position)
             assert offset == self.next_offset, "records follow each other"
             self.next_offset = offset + 1
-            position += _RECORD.size + key_bytes + value_bytes
+            position += RECORD.size + key_bytes + value_bytes
         assert position == len(artifact.data), "a piece ends with a record"
         self._tail += artifact.data
         self._seal()
