@@ -29,7 +29,7 @@ class StandInGroup:
     def __init__(self, machine: StateMachine) -> None:
         self.machine = machine
         self.view = self.log_view = 0
-        self.op = self.commit_min = self.commit_max = 0
+        self.op = self.whole_op = self.commit_min = self.commit_max = 0
         self.parent = 0
         self.sessions: dict[int, int] = {}
         self.replies: dict[tuple[int, int], bytes] = {}

@@ -29,12 +29,12 @@ class Face:
     def __init__(self, view: int = 0, log_view: int = 0, op: int = 0, commit: int = 0) -> None:
         self.view = view
         self.log_view = log_view
-        self.op = op
+        self.op = self.whole_op = op
         self.commit_min = self.commit_max = commit
         self.is_wiped = False
 
 
-FACES: dict[int, ReplicaFace] = {GROUP: Face(log_view=9)}
+FACES: dict[int, ReplicaFace] = {GROUP: Face(log_view=9, op=9)}
 
 
 class Story:
@@ -172,9 +172,9 @@ def start(view: int) -> bytes:
     return START_VIEW_CHANGE.encode(StartViewChangeHeader(view=view, group=GROUP))
 
 
-def vote(view: int, log_view: int, op: int) -> bytes:
+def vote(view: int, log_view: int, op: int, *, present: int = 0xFFFF) -> bytes:
     return DO_VIEW_CHANGE.encode(
-        DoViewChangeHeader(view=view, log_view=log_view, op=op, group=GROUP)
+        DoViewChangeHeader(view=view, log_view=log_view, op=op, group=GROUP, present_bitset=present)
     )
 
 
@@ -192,7 +192,28 @@ def test_r5_an_acknowledgement_without_the_log_of_the_view() -> None:
         Checkers().sent(0, ok(2, 1), {GROUP: Face(view=2, log_view=1)})
 
 
-@pytest.mark.parametrize("frame", [start(1), vote(1, 0, 9), vote(3, 0, 9), vote(3, 2, 2)])
+def test_r4_an_acknowledgement_without_the_body() -> None:
+    face = Face(view=1, log_view=1, op=3)
+    Checkers().sent(0, ok(1, 3), {GROUP: face})
+    face.whole_op = 2
+    with broken("R4"):
+        Checkers().sent(0, ok(1, 3), {GROUP: face})
+
+
+def test_r4_a_restart_that_forgot_a_body() -> None:
+    checkers = Checkers()
+    checkers.sent(0, ok(2, 5), FACES)
+    face = Face(2, 2, 5)
+    checkers.booted(0, [(GROUP, face)])
+    face.whole_op = 4
+    with broken("R4"):
+        checkers.booted(0, [(GROUP, face)])
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [start(1), vote(1, 0, 9), vote(3, 0, 9), vote(3, 2, 2), vote(3, 2, 4, present=0b1101)],
+)
 def test_r4_a_vote_that_takes_something_back(frame: bytes) -> None:
     checkers = Checkers()
     for earlier in (ok(2, 3), start(3)):

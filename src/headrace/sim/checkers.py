@@ -2,7 +2,8 @@
 
 R1  one history per group: an op has one identity, over all nodes and all time, and names its parent
 R2  equal ops give equal state
-R4  what a node promised or acknowledged survives its restarts
+R4  what a node promised or acknowledged survives its restarts, and it acknowledges only ops whose
+    bodies it has
 R5  no acknowledgement in a view below one that was promised
 R6  a reply tells what was applied at that op
 H1  nothing acknowledged is lost        H2  nothing is applied that nobody asked for
@@ -24,6 +25,7 @@ from headrace.wire.replica_headers import (
     DO_VIEW_CHANGE,
     PREPARE_OK,
     START_VIEW_CHANGE,
+    DoViewChangeHeader,
     PrepareHeader,
 )
 from headrace.wire.replies import REPLY, RESULT_OK
@@ -44,6 +46,10 @@ class ReplicaFace(Protocol):
     @property
     def op(self) -> int:
         """The head of its log."""
+
+    @property
+    def whole_op(self) -> int:
+        """The last op up to which it has applied every op, or holds its body."""
 
     @property
     def is_wiped(self) -> bool:
@@ -231,7 +237,7 @@ class Checkers:
                     log_view=replica.log_view,
                     promised=(promise.view, promise.log_view),
                 )
-            self._check_acked(node, group, replica.log_view, replica.op)
+            self._check_acked(node, group, replica.log_view, replica.whole_op)
 
     def observe(
         self,
@@ -291,7 +297,8 @@ class Checkers:
     ) -> None:
         header = PREPARE_OK.decode(frame)
         promise = self._promise(node, header.group)
-        log_view = replicas[header.group].log_view
+        replica = replicas[header.group]
+        log_view, whole_op = replica.log_view, replica.whole_op
         if log_view < header.view:
             raise SimViolationError(
                 "R5",
@@ -304,6 +311,15 @@ class Checkers:
         if header.view < promise.view:
             raise SimViolationError(
                 "R5", node=node, group=header.group, view=header.view, promised=promise.view
+            )
+        if whole_op < header.op:
+            raise SimViolationError(
+                "R4",
+                why="acknowledged an op whose body it does not have",
+                node=node,
+                group=header.group,
+                op=header.op,
+                whole=whole_op,
             )
         promise.view = promise.log_view = header.view
         if header.view > promise.acked_view:
@@ -331,7 +347,7 @@ class Checkers:
                 promised=promise.log_view,
             )
         promise.log_view = header.log_view
-        self._check_acked(node, header.group, header.log_view, header.op)
+        self._check_acked(node, header.group, header.log_view, _whole_op(header))
 
     def _promise_view(self, node: int, group: int, view: int) -> _Promise:
         promise = self._promise(node, group)
@@ -435,3 +451,11 @@ class Checkers:
         if promise is None:
             promise = self._promises[node, group] = _Promise()
         return promise
+
+
+def _whole_op(vote: DoViewChangeHeader) -> int:
+    """Return the last op up to which a vote offers every body."""
+    op = vote.commit
+    while op < vote.op and vote.present_bitset >> (vote.op - op - 1) & 1:
+        op += 1
+    return op

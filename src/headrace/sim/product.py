@@ -39,6 +39,10 @@ class _Face:
         return self._state.log.head
 
     @property
+    def whole_op(self) -> int:
+        return self._state.log.whole_up_to(self._state.commit_min)
+
+    @property
     def commit_min(self) -> int:
         return self._state.commit_min
 

@@ -65,6 +65,12 @@ class Log:
             return GENESIS
         return self.entries[op].header.checksum
 
+    def whole_up_to(self, op: int) -> int:
+        """Return the last op from the given one on that has its body, as all between them have."""
+        while (entry := self.entries.get(op + 1)) is not None and entry.body is not None:
+            op += 1
+        return op
+
     def drop_below(self, op: int) -> None:
         """Forget what lies below an op."""
         if op - self._lowest > len(self.entries) + 1:

@@ -113,6 +113,11 @@ class Replica:
         return self.state.log.head
 
     @property
+    def whole_op(self) -> int:
+        """The last op up to which it has applied every op, or holds its body."""
+        return self.state.log.whole_up_to(self.state.commit_min)
+
+    @property
     def timestamp(self) -> int:
         """The highest stamp that it has given or seen."""
         return self.state.timestamp
