@@ -281,6 +281,34 @@ _RECOVERY = (
         "The journal is replayed, so the machine starts empty.",
         Edit(replica._restore, "state.machine.install(checkpoint.artifacts)", "pass"),
     ),
+    bug(
+        "torn_body_is_durable",
+        "What the journal gives back is on the disk.",
+        Edit(replica._restore, "is_durable=each.body is not None", "is_durable=True"),
+    ),
+    bug(
+        "one_report_is_enough",
+        "A wiped replica asks all; who answers first knows what it has promised.",
+        Edit(
+            recovery.may_install,
+            "len(state.reports) >= state.options.quorums.nack",
+            "len(state.reports) >= 1",
+        ),
+    ),
+    bug(
+        "reported_view_ignored",
+        "Enough have reported, so the announcement of a primary can be believed.",
+        Edit(recovery.may_install, " and view >= max(state.reports.values())", ""),
+    ),
+    bug(
+        "wiped_nacks",
+        "Who has only the header of an op never had the op.",
+        Edit(
+            view_change._read_log,
+            "is_clean = not state.is_suspect and not state.is_wiped",
+            "is_clean = True",
+        ),
+    ),
 )
 
 _REPAIR = (
@@ -382,6 +410,11 @@ _SHARD = (
         "captured_once",
         "A group that a checkpoint holds need not be captured again.",
         Edit(checkpoints.Checkpoints.touch, "self._dirty[group] = None", "pass"),
+    ),
+    bug(
+        "header_is_durable",
+        "The record of an op is synced, so the op is durable.",
+        Edit(plane.Plane._journal_prepare, "if effect.body is not None:", "if True:"),
     ),
 )
 

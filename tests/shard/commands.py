@@ -1,6 +1,7 @@
 """The commands of scenarios of shards with groups that append, and of their disks."""
 
 from headrace.storage.config import journal_name
+from headrace.wire.numbers import FrameKind
 from tests.shard.stage import GROUPS, Stage
 
 FRAMES: dict[str, int | None] = {**GROUPS, "beats": None}  # heartbeats are of no group
@@ -14,6 +15,7 @@ class Commands:
     ask NODE GROUP              send one append and do not wait
     again NODE GROUP            send the last append once more
     mute GROUP, unmute GROUP    lose every frame of a group, then no longer; `beats` are heartbeats
+    lose_kind KIND              from now on lose every frame of a kind; `lose_no_kind` ends it
     pass TICKS                  let time pass; frames arrive
     hold NODE, release NODE     syncs of its disk do not end, then do
     kill NODE                   end the process; the page cache lives
@@ -47,6 +49,12 @@ class Commands:
 
     def do_unmute(self, group: str) -> None:
         del self.stage.muted[FRAMES[group]]
+
+    def do_lose_kind(self, kind: str) -> None:
+        self.stage.lost_kinds[FrameKind[kind.upper().replace("-", "_")]] = None
+
+    def do_lose_no_kind(self) -> None:
+        self.stage.lost_kinds.clear()
 
     def do_append(self, node: str, group: str, count: str) -> list[str]:
         last = ""

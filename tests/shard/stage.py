@@ -34,7 +34,7 @@ from headrace.vsr.sessions import ClientTable
 from headrace.vsr.timeouts import Timeouts
 from headrace.wire.errors import RefusedError
 from headrace.wire.evictions import EvictedError
-from headrace.wire.numbers import Operation
+from headrace.wire.numbers import FrameKind, Operation
 from headrace.wire.replica_headers import decode_replica
 from headrace.wire.replies import REPLY, read_answer
 from headrace.wire.requests import REQUEST, RequestHeader
@@ -96,6 +96,7 @@ class Stage:
         self.flying: list[tuple[int, SendFrame]] = []
         self.replies: list[SendReply] = []
         self.muted: dict[int | None, None] = {}  # groups whose frames are lost; None: heartbeats
+        self.lost_kinds: dict[FrameKind, None] = {}  # of frames that are lost
         self.now = 0
         for node in self.nodes:
             self.boot(node.number)
@@ -179,8 +180,8 @@ class Stage:
         """Deliver what flies, and what comes of it; frames to nodes that are down are lost."""
         while self.flying:
             sender, sent = self.flying.pop(0)
-            _, header = decode_replica(sent.frame)
-            if getattr(header, "group", None) in self.muted:
+            kind, header = decode_replica(sent.frame)
+            if getattr(header, "group", None) in self.muted or kind in self.lost_kinds:
                 continue
             self.step(self.nodes[sent.replica], FramesArrived(((sender, sent.frame),)))
 
