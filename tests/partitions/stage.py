@@ -2,7 +2,7 @@
 crashes and restarts.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from headrace.base.ids import (
     GroupId,
@@ -55,6 +55,7 @@ CLUSTER = 0xC1
 START = 1_900_000_000_000_000
 PLENTY = 1 << 30
 CONSUMER, GROUP = ConsumerKind.CONSUMER, ConsumerKind.GROUP
+Checkpoint: TypeAlias = "tuple[int, tuple[Artifact, ...], bytes]"  # op, state, request table
 
 
 def make_options(
@@ -117,7 +118,10 @@ class Stage:
         self.tail_bytes_max = tail_bytes_max
         self.is_alone = is_alone  # nobody else has what the journal lacks
         self.journal: list[tuple[PrepareHeader, bytes]] = []
-        self.saved: tuple[int, tuple[Artifact, ...], bytes] = (0, (), b"")
+        self.captured: Checkpoint = (0, (), b"")
+        self.saved: Checkpoint = (0, (), b"")
+        self.flushing: int | None = None
+        self.is_holding = False  # whether the disk does nothing by itself
         self.op = 0
         self.now = START
         self.ticket = 0
@@ -134,16 +138,27 @@ class Stage:
 
     # Ops.
 
-    def propose(
-        self, operation: Operation, body: Buffer, *, client: int = 0, request: int = 0
-    ) -> bytes:
+    def propose(self, operation: Operation, body: Buffer, **who: int) -> bytes:
         """Order and apply one op; give the body of its reply."""
+        return self.apply(*self.order(operation, body, **who))
+
+    def order(
+        self,
+        operation: Operation,
+        body: Buffer,
+        *,
+        client: int = 0,
+        request: int = 0,
+        request_checksum: int = 0,
+    ) -> tuple[PrepareHeader, Buffer]:
+        """Order one op, as a primary does; return it as it stands in the journal."""
         self.now += 1000
         header = RequestHeader(client=client, request=request, operation=operation)
         body = self.machine.prepare(header, body, self.now)
         self.op += 1
         prepare = PrepareHeader(
             cluster=CLUSTER,
+            request_checksum=request_checksum,
             client=client,
             request=request,
             op=self.op,
@@ -152,7 +167,7 @@ class Stage:
             group=self.options.namespace,
         )
         self.journal.append((prepare, bytes(body)))
-        return self.apply(prepare, body)
+        return prepare, body
 
     def apply(self, header: PrepareHeader, body: Buffer) -> bytes:
         payload = self.machine.apply(header, body)
@@ -201,8 +216,8 @@ class Stage:
     # Files.
 
     def settle(self) -> None:
-        """Carry out everything that the machine wants."""
-        while self.step_files():
+        """Carry out everything that the machine wants, unless the disk is held."""
+        while not self.is_holding and self.step_files():
             pass
 
     def step_files(self) -> bool:
@@ -249,13 +264,22 @@ class Stage:
 
     def checkpoint(self) -> None:
         """Take a checkpoint the way a shard does."""
-        captured = (self.op, self.machine.checkpoint(), self.table.encode())
-        token = self.machine.flush()
+        self.begin_checkpoint()
         self.settle()
-        assert token is None or self.machine.is_flushed(token)
-        self.saved = captured
+        self.end_checkpoint()
+        self.settle()
+
+    def begin_checkpoint(self) -> None:
+        """Capture the state, and have the files made durable that it names."""
+        self.captured = (self.op, self.machine.checkpoint(), self.table.encode())
+        self.flushing = self.machine.flush()
+
+    def end_checkpoint(self) -> None:
+        """Make durable what was captured; the files are."""
+        assert self.flushing is None or self.machine.is_flushed(self.flushing)
+        self.saved = self.captured
+        self.shared.end_checkpoint()
         self.machine.on_checkpointed()
-        self.settle()
 
     def checkpoint_unopened(self) -> None:
         """Begin again from a checkpoint of what is applied, without taking up the files."""

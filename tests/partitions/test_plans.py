@@ -12,7 +12,7 @@ from headrace.wire.commands.segments import OffsetRange, PlannedSegment, Segment
 from headrace.wire.segment import decode_segment_header
 from headrace.wire.transfer import chain_batch
 from tests.partitions.stage import NAMESPACE, REVISION, Stage, make_options
-from tests.partitions.test_transfer import offered
+from tests.partitions.transfers import offered
 
 FOLDER = "/data/partitions"
 

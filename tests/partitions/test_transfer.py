@@ -6,11 +6,12 @@ import msgspec
 import pytest
 
 from headrace.partitions.gather import First, FromOffset
-from headrace.ports.machine import Artifact, Piece, StoredPiece
+from headrace.ports.machine import Artifact, StoredPiece
 from headrace.wire.batches import split_batches
 from headrace.wire.errors import Code, CorruptError, RefusedError
-from headrace.wire.transfer import ArtifactKind, artifact_checksum
+from headrace.wire.transfer import ArtifactKind
 from tests.partitions.stage import CONSUMER, Stage, make_options, rows
+from tests.partitions.transfers import exported, fetch, offered
 
 OPTIONS = make_options(segment_bytes=2500, piece_bytes=1000)
 
@@ -21,34 +22,6 @@ def source(batches: int = 12) -> Stage:
         stage.send(1 + number % 3)
     stage.store_offset(1, 5)
     return stage
-
-
-def fetch(piece: Piece, stage: Stage) -> Artifact:
-    """Read a piece out of its file, as the sender does."""
-    if isinstance(piece, Artifact):
-        return piece
-    data = stage.files.logs[piece.file][piece.position : piece.position + piece.length]
-    assert artifact_checksum(piece.kind, data) == piece.checksum
-    return Artifact(piece.kind, piece.frontier, bytes(data))
-
-
-def exported(stage: Stage) -> list[Artifact]:
-    pieces = stage.machine.export()
-    stage.store()
-    return [fetch(piece, stage) for piece in pieces]
-
-
-def name(piece: Piece) -> tuple[int, int, int, int]:
-    if isinstance(piece, Artifact):
-        checksum = artifact_checksum(piece.kind, piece.data)
-        return piece.kind, piece.frontier, len(piece.data), checksum
-    return piece.kind, piece.frontier, piece.length, piece.checksum
-
-
-def offered(stage: Stage, receiver: Stage) -> list[Piece]:
-    """What the receiver installs: its own pieces where they are the same, fetched ones else."""
-    ours = {name(piece): piece for piece in receiver.machine.export()}
-    return [ours.get(name(piece), piece) for piece in exported(stage)]
 
 
 def check_same(stage: Stage, receiver: Stage) -> None:
