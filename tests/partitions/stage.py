@@ -150,6 +150,7 @@ class Stage:
         client: int = 0,
         request: int = 0,
         request_checksum: int = 0,
+        is_anew: int = 0,
     ) -> tuple[PrepareHeader, Buffer]:
         """Order one op, as a primary does; return it as it stands in the journal."""
         self.now += 1000
@@ -165,6 +166,7 @@ class Stage:
             timestamp=self.now,
             operation=operation,
             group=self.options.namespace,
+            is_anew=is_anew,
         )
         self.journal.append((prepare, bytes(body)))
         return prepare, body
