@@ -53,7 +53,9 @@ class Liar:
             "group": victim.group,
             "origin": victim.origin,
         }
-        known = {name: known[name] for name in known if name in layout.widths} | fields
+        known = {
+            name: known[name] for name in known if name in layout.made.__struct_fields__
+        } | fields
         header: Header = layout.made(**known)
         return seal_frame(layout, header, body)
 

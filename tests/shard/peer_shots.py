@@ -32,6 +32,12 @@ SUFFIXES = (FrameKind.DO_VIEW_CHANGE, FrameKind.START_VIEW)
 _DOOR = ("cluster", "release", "replica", "life", "origin", "group", "size", "checksum")
 
 
+def largest(layout: Layout[Any], name: str) -> int:
+    """Return the largest number that a field can hold."""
+    span = layout.span(name)
+    return (1 << 8 * (span.stop - span.start)) - 1
+
+
 def seal_frame(layout: Layout[Any], header: Header, body: bytes) -> bytes:
     """Give a frame whose checksums and size are right."""
     operation = getattr(header, "operation", 0) if layout.kind in PREPARES else 0
@@ -71,7 +77,7 @@ class Shooter:
             changes = {name: self._value(layout, name) for name in names}
             if layout.kind in PREPARES:
                 changes["operation"] = int(prng.choice(list(Operation)))
-        changes |= {name: door[name] for name in door if name in layout.widths}
+        changes |= {name: door[name] for name in door if name in layout.made.__struct_fields__}
         if prng.chance(1, 8):
             name = prng.choice(list(changes))
             changes[name] = self._value(layout, name)
@@ -91,7 +97,7 @@ class Shooter:
     def _value(self, layout: Layout[Any], name: str) -> int:
         """Give a number that the field can hold: one that means something, or one at the ends."""
         prng = self._prng
-        most = (1 << 8 * layout.widths[name]) - 1
+        most = largest(layout, name)
         ends = [0, 1, 2, 3, 127, 128, 129, most, most - 1, most // 2, most // 2 + 1]
         value = prng.choice(self._numbers if prng.chance(1, 2) else ends) + prng.below(3) - 1
         return min(max(value, 0), most)

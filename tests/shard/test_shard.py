@@ -9,7 +9,7 @@ from headrace.shard.plane import Plane
 from headrace.sim.machine import AppendMachine
 from headrace.vsr.events import GroupEffect, PieceRead
 from headrace.vsr.sessions import ClientTable
-from headrace.wire.layout import KIND_OFFSET, LIFE_OFFSET
+from headrace.wire.layout import KIND_OFFSET, LIFE
 from headrace.wire.numbers import FrameKind
 from headrace.wire.seals import seal
 from tests.shard.stage import Stage
@@ -65,10 +65,10 @@ def test_a_frame_of_an_earlier_life_is_dropped() -> None:
     """NW8, seed 1070."""
     stage = Stage(3)
     frame = heartbeats(stage)[0]
-    life = int.from_bytes(frame[LIFE_OFFSET : LIFE_OFFSET + 8], "little")
+    life = int.from_bytes(frame[LIFE], "little")
 
     def send(life: int) -> int:
-        header = frame[:LIFE_OFFSET] + life.to_bytes(8, "little") + frame[LIFE_OFFSET + 8 : 256]
+        header = frame[: LIFE.start] + life.to_bytes(8, "little") + frame[LIFE.stop : 256]
         stage.step(stage.nodes[1], FramesArrived(((0, seal(header) + frame[256:]),)))
         return refused(stage, 1, "frame.stale")
 

@@ -19,7 +19,7 @@ from headrace.wire.numbers import FrameKind
 from headrace.wire.replica_headers import LAYOUTS, decode_replica
 from headrace.wire.seals import seal
 from tests.shard.peer_lies import Liar
-from tests.shard.peer_shots import Shooter, seal_frame
+from tests.shard.peer_shots import Shooter, largest, seal_frame
 from tests.shard.trio import COUNT, Trio
 from tests.wire.test_replicas import lawful
 from tools.simulate import tree_seed
@@ -78,10 +78,9 @@ def malformed(kind: FrameKind) -> list[bytes]:
     layout, good = LAYOUTS[kind], lawful(kind)
     _, header = decode_replica(good)
     body = good[HEADER_BYTES:]
-    ends = [(1 << 8 * layout.widths[name]) - 1 for name in ("view", "replica", "release", "size")]
-    changes = dict(zip(("view", "replica", "release", "size"), ends, strict=True))
-    changes |= {name: OP_MAX + 1 for name in OPS if name in layout.widths}
-    if "group" in layout.widths:
+    changes = {name: largest(layout, name) for name in ("view", "replica", "release", "size")}
+    changes |= {name: OP_MAX + 1 for name in OPS if name in layout.made.__struct_fields__}
+    if "group" in layout.made.__struct_fields__:
         changes["group"] = METADATA_GROUP + 1
     shots = [
         seal(layout.encode(msgspec.structs.replace(header, **{name: value}))) + body

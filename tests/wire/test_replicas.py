@@ -21,7 +21,7 @@ from headrace.wire.handshake import (
     derive_key,
     make_mac,
 )
-from headrace.wire.layout import KIND_OFFSET, Header, Layout
+from headrace.wire.layout import KIND_OFFSET, VIEW, Header, Layout
 from headrace.wire.numbers import FrameKind, Operation
 from headrace.wire.replica_headers import (
     DO_VIEW_CHANGE,
@@ -84,7 +84,7 @@ def lawful(kind: int, **fields: int) -> bytes:
     body = lawful_body(FrameKind(kind))
     known = {"size": HEADER_BYTES + len(body), "replica": 1}
     known |= LAWFUL.get(FrameKind(kind), {}) | fields
-    if "group" in layout._names:
+    if "group" in layout.made.__struct_fields__:
         known = {"group": METADATA_GROUP} | known
     return seal(layout.encode(layout.made(**known))) + body
 
@@ -114,7 +114,7 @@ def test_what_is_written_is_read(kind: int, data: st.DataObject) -> None:
     common = Header.__struct_fields__
     drawn = {
         name: data.draw(st.integers(0, 255), label=name)
-        for name in layout._names
+        for name in layout.made.__struct_fields__
         if name not in common
     }
     header = layout.made(**drawn, view=9, cluster=2**127)
@@ -158,7 +158,7 @@ def test_a_prepare_sent_again_is_still_the_same() -> None:
     )
     sealed = seal(PREPARE.encode(prepare)) + BODY
     later = bytearray(sealed)
-    later[52:56] = (8).to_bytes(4, "little")
+    later[VIEW] = (8).to_bytes(4, "little")
     repair = bytearray(sealed)
     repair[KIND_OFFSET] = FrameKind.REPAIR_PREPARE
     assert is_sealed(later)
@@ -307,7 +307,7 @@ def test_a_suffix_keeps_its_blanks() -> None:
 def test_what_is_no_suffix() -> None:
     body = encode_suffix((sealed_prepare(9),))
     damaged = bytearray(body)
-    damaged[176] ^= 1
+    damaged[PREPARE.at("op")] ^= 1
     for each in (body[:-1], bytes(129 * HEADER_BYTES), damaged):
         with pytest.raises(RemoteError):
             decode_suffix(each)

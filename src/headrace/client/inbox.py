@@ -10,8 +10,8 @@ Invariants: a frame is a view of the buffer, which holds until `clear`; whoever 
 """
 
 from headrace.base.limits import FRAME_BYTES_MAX, KIB, MIB
-from headrace.wire.frames import SIZE_END, read_size
-from headrace.wire.layout import KIND_OFFSET
+from headrace.wire.frames import read_size
+from headrace.wire.layout import KIND_OFFSET, SIZE_END
 from headrace.wire.numbers import FrameKind
 
 FIRST_BYTES = 64 * KIB  # of which a small answer arrives in one piece

@@ -25,7 +25,7 @@ from headrace.vsr.log import Log
 from headrace.vsr.quorum import Quorums
 from headrace.vsr.timeouts import BACKOFF_SHIFT_MAX, Timeouts, Timer, backed_off
 from headrace.wire.errors import Code
-from headrace.wire.layout import LIFE_OFFSET, ORIGIN_OFFSET, H, Layout
+from headrace.wire.layout import LIFE, ORIGIN, H, Layout
 from headrace.wire.seals import seal
 
 if TYPE_CHECKING:
@@ -36,8 +36,11 @@ if TYPE_CHECKING:
 
 
 _STAMP = struct.Struct("<QQ")  # life and origin, which lie side by side
+_STAMP_START = LIFE.start
+_STAMP_END = ORIGIN.stop
 
-assert ORIGIN_OFFSET == LIFE_OFFSET + 8
+assert LIFE.stop == ORIGIN.start
+assert _STAMP_START + _STAMP.size == _STAMP_END
 
 
 class Status(IntEnum):
@@ -247,7 +250,7 @@ class State:
         """
         data = layout.encode(header)
         stamp = _STAMP.pack(self.shared.life, self.options.origin)
-        return seal(data[:LIFE_OFFSET] + stamp + data[LIFE_OFFSET + _STAMP.size :])
+        return seal(data[:_STAMP_START] + stamp + data[_STAMP_END:])
 
     def send_sealed(self, replica: int, frame: bytes) -> None:
         """Send a frame that was sealed before; it promises nothing about the view."""

@@ -10,9 +10,7 @@ from collections.abc import Iterator
 from headrace.base.limits import FRAME_BYTES_MAX, HEADER_BYTES
 from headrace.wire.codec import Data
 from headrace.wire.errors import RemoteError
-from headrace.wire.layout import SIZE_OFFSET
-
-SIZE_END = SIZE_OFFSET + 4
+from headrace.wire.layout import SIZE, SIZE_END
 
 
 class FrameCutter:
@@ -83,7 +81,7 @@ def read_size(data: Data, frame_bytes_max: int) -> int:
     Raises:
         RemoteError: The size is below that of a header, or over the limit.
     """
-    size = int.from_bytes(data[SIZE_OFFSET:SIZE_END], "little")
+    size = int.from_bytes(data[SIZE], "little")
     if not HEADER_BYTES <= size <= frame_bytes_max:
         raise RemoteError(f"frame of {size} bytes, allowed {HEADER_BYTES} to {frame_bytes_max}")
     return size

@@ -2,11 +2,15 @@
 
 Every header begins with the same 128 bytes; a kind adds fields at offsets of its own. What no field
 covers is reserved: written as zero, and refused otherwise where the kind says so.
+
+No other module knows an offset: code that needs one field of a header, or a few of them in one
+call, asks the layout for it when it is imported (`at`, `span`, `struct`).
 """
 
 import struct
+from collections.abc import Iterable
 from operator import attrgetter, itemgetter
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 import msgspec
 
@@ -15,10 +19,8 @@ from headrace.wire.codec import Data
 from headrace.wire.errors import RemoteError
 from headrace.wire.numbers import FrameKind
 
-SIZE_OFFSET = 48
-KIND_OFFSET = 60
-LIFE_OFFSET = 62
-ORIGIN_OFFSET = 70
+Place: TypeAlias = tuple[int, int]  # offset and width of a field, in bytes
+Span: TypeAlias = "slice[int, int, None]"
 
 _FORMATS = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
@@ -37,17 +39,35 @@ class Header(msgspec.Struct, frozen=True):
     origin: int = 0  # between replicas: the created_revision of the partition, 0 for metadata
 
 
-_COMMON = {
+_COMMON: dict[str, Place] = {
     "checksum": (0, 16),
     "checksum_body": (16, 16),
     "cluster": (32, 16),
-    "size": (SIZE_OFFSET, 4),
+    "size": (48, 4),
     "view": (52, 4),
     "release": (56, 4),
     "replica": (61, 1),
-    "life": (LIFE_OFFSET, 8),
-    "origin": (ORIGIN_OFFSET, 8),
+    "life": (62, 8),
+    "origin": (70, 8),
 }
+_KIND: Place = (60, 1)  # no field of a header: the layout says it
+
+
+def _span(place: Place) -> Span:
+    offset, width = place
+    return slice(offset, offset + width)
+
+
+CHECKSUM = _span(_COMMON["checksum"])
+CHECKSUM_BODY = _span(_COMMON["checksum_body"])
+SIZE = _span(_COMMON["size"])
+VIEW = _span(_COMMON["view"])
+LIFE = _span(_COMMON["life"])
+ORIGIN = _span(_COMMON["origin"])
+SIZE_OFFSET = SIZE.start
+SIZE_END = SIZE.stop
+KIND_OFFSET = _KIND[0]
+CLUSTER_OFFSET = _COMMON["cluster"][0]
 
 H = TypeVar("H", bound=Header)
 
@@ -64,24 +84,51 @@ class Layout(Generic[H]):
         made: type[H],
         *,
         reserved_zero: bool = False,
-        **fields: tuple[int, int],
+        **fields: Place,
     ) -> None:
         self.kind = kind
         self.made = made
-        self.widths = {name: width for name, (_, width) in (_COMMON | fields).items()}
         placed = sorted((_COMMON | fields).items(), key=lambda field: field[1])
         names = [name for name, _ in placed]
         assert sorted(names) == sorted(made.__struct_fields__)
-        self._struct, self._reserved = _place(placed, kind)
+        self._places = _COMMON | fields | {"kind": _KIND}
+        self._struct = self.struct(*self._places, end=HEADER_BYTES)
+        self._reserved = _reserved(self._places.values())
         self._wide = tuple(
             (index, width == 16) for index, (_, (_, width)) in enumerate(placed) if width > 8
         )
         # Values travel in the order of offsets and are built in the order of the struct's fields.
         self._order = itemgetter(*(names.index(name) for name in made.__struct_fields__))
         self._get = attrgetter(*names)
-        self._names = tuple(names)
         self._kind_index = sum(offset < KIND_OFFSET for _, (offset, _) in placed)
         self._reserved_zero = reserved_zero
+
+    def at(self, name: str) -> int:
+        """Return the offset of a field."""
+        return self._places[name][0]
+
+    def span(self, name: str) -> Span:
+        """Return the bytes of a field."""
+        return _span(self._places[name])
+
+    def struct(self, *names: str, start: int = 0, end: int | None = None) -> struct.Struct:
+        """Return the struct of some fields, `kind` among them or not, in the order of offsets.
+
+        It begins at byte `start` of the header and ends with the last of the fields, or at `end`;
+        what lies between is skipped. A number of 16 bytes is raw bytes in it.
+        """
+        formats = ["<"]
+        position = start
+        for offset, width in sorted(self._places[name] for name in names):
+            assert offset >= position
+            formats.append(f"{offset - position}x" + _FORMATS.get(width, f"{width}s"))
+            position = offset + width
+        if end is not None:
+            formats.append(f"{end - position}x")
+            position = end
+        placed = struct.Struct("".join(formats))
+        assert placed.size == position - start
+        return placed
 
     def encode(self, header: H) -> bytes:
         """Write the header's 256 bytes."""
@@ -115,19 +162,9 @@ class Layout(Generic[H]):
         return self.made(*self._order(values))
 
 
-def _place(fields: list[tuple[str, tuple[int, int]]], kind: FrameKind) -> tuple[struct.Struct, int]:
-    """Give the struct of the whole header, and the mask of the bits that no field covers."""
-    layout = ["<"]
+def _reserved(places: Iterable[Place]) -> int:
+    """Return the mask of the bits that no field covers."""
     reserved = (1 << 8 * HEADER_BYTES) - 1
-    position = 0
-    for _, (offset, width) in sorted(
-        [*fields, (kind.name, (KIND_OFFSET, 1))], key=lambda field: field[1]
-    ):
-        assert offset >= position
-        layout.append(f"{offset - position}x" + _FORMATS.get(width, f"{width}s"))
+    for offset, width in places:
         reserved -= (1 << 8 * width) - 1 << 8 * offset
-        position = offset + width
-    layout.append(f"{HEADER_BYTES - position}x")
-    placed = struct.Struct("".join(layout))
-    assert placed.size == HEADER_BYTES
-    return placed, reserved
+    return reserved

@@ -25,7 +25,7 @@ from headrace.base.limits import (
 )
 from headrace.wire.codec import Data
 from headrace.wire.errors import CorruptError, RemoteError
-from headrace.wire.layout import KIND_OFFSET, Header, Layout
+from headrace.wire.layout import CHECKSUM, KIND_OFFSET, VIEW, Header, Layout
 from headrace.wire.numbers import (
     FrameKind,
     LogoutOutcome,
@@ -240,11 +240,36 @@ def _prepare_layout(kind: FrameKind) -> Layout[PrepareHeader]:
     )
 
 
-# The same bytes as `PREPARE` writes, in one call: a primary makes one for every request.
-_ZERO_CHECKSUM = bytes(16)
-_SEALED_PREPARE = struct.Struct("<16s16sI4xIBBQQ50x16s16s16sQQQQB7xQIB27x")
+PREPARE = _prepare_layout(FrameKind.PREPARE)
+REPAIR_PREPARE = _prepare_layout(FrameKind.REPAIR_PREPARE)
 
-assert 16 + _SEALED_PREPARE.size == HEADER_BYTES
+# The same bytes as `PREPARE` writes, in one call: a primary makes one for every request.
+_ZERO_CHECKSUM = bytes(CHECKSUM.stop)
+_IDENTITY = PREPARE.struct(
+    "checksum_body",
+    "cluster",
+    "size",
+    "release",
+    "kind",
+    "replica",
+    "life",
+    "origin",
+    "client",
+    "parent",
+    "request_checksum",
+    "op",
+    "commit",
+    "timestamp",
+    "request",
+    "operation",
+    "group",
+    "user_id",
+    "is_anew",
+    start=CHECKSUM.stop,
+    end=HEADER_BYTES,
+)
+_TO_VIEW = slice(CHECKSUM.stop, VIEW.start)
+_FROM_VIEW = slice(VIEW.stop, HEADER_BYTES)
 
 
 def seal_prepare(header: PrepareHeader) -> tuple[PrepareHeader, bytes]:
@@ -252,7 +277,7 @@ def seal_prepare(header: PrepareHeader) -> tuple[PrepareHeader, bytes]:
 
     The checksum leaves out itself and the view, as `seals.seal` has it.
     """
-    covered = _ZERO_CHECKSUM + _SEALED_PREPARE.pack(
+    covered = _ZERO_CHECKSUM + _IDENTITY.pack(
         header.checksum_body.to_bytes(16, "little"),
         header.cluster.to_bytes(16, "little"),
         header.size,
@@ -277,9 +302,9 @@ def seal_prepare(header: PrepareHeader) -> tuple[PrepareHeader, bytes]:
     data = b"".join(
         (
             checksum.to_bytes(16, "little"),
-            covered[16:52],
+            covered[_TO_VIEW],
             header.view.to_bytes(4, "little"),
-            covered[56:],
+            covered[_FROM_VIEW],
         )
     )
     return msgspec.structs.replace(header, checksum=checksum), data
@@ -289,8 +314,6 @@ def _repair_end_layout(kind: FrameKind) -> Layout[RepairEndHeader]:
     return Layout(kind, RepairEndHeader, nonce=(128, 16), op=(144, 8), group=(152, 8))
 
 
-PREPARE = _prepare_layout(FrameKind.PREPARE)
-REPAIR_PREPARE = _prepare_layout(FrameKind.REPAIR_PREPARE)
 PREPARE_OK = Layout(
     FrameKind.PREPARE_OK,
     PrepareOkHeader,

@@ -6,8 +6,6 @@ consensus, a result section that leads the body.
 Flow: reply.
 """
 
-import struct
-
 from headrace.base.limits import HEADER_BYTES
 from headrace.wire.codec import Data
 from headrace.wire.errors import Code, DecodeError, RefusedError, RemoteError
@@ -82,9 +80,19 @@ def encode_reply(
     return REPLY.encode(reply) + body
 
 
-_COMMITTED = struct.Struct("<32x16sI8xB67x16s16x16sQQQQB47x")
-
-assert _COMMITTED.size == HEADER_BYTES
+_COMMITTED = REPLY.struct(
+    "cluster",
+    "size",
+    "kind",
+    "request_checksum",
+    "client",
+    "op",
+    "commit",
+    "timestamp",
+    "request",
+    "operation",
+    end=HEADER_BYTES,
+)
 
 
 def encode_committed(prepare: PrepareHeader, payload: bytes) -> bytes:
@@ -109,13 +117,13 @@ def encode_committed(prepare: PrepareHeader, payload: bytes) -> bytes:
     )
 
 
-_COMMIT_AT = slice(184, 192)
+_COMMIT = REPLY.span("commit")
 
 
 def with_commit(frame: bytes, commit: int) -> bytes:
     """Give a reply with another commit position in its header."""
     told = bytearray(frame)
-    told[_COMMIT_AT] = commit.to_bytes(8, "little")
+    told[_COMMIT] = commit.to_bytes(8, "little")
     return bytes(told)
 
 
@@ -124,7 +132,7 @@ def encode_rejection(code: Code) -> bytes:
     return (1).to_bytes(4, "little") + bytes(4) + int(code).to_bytes(4, "little")
 
 
-_ECHO = struct.Struct("<160x16s24xQ")
+_ECHO = REPLY.struct("client", "request")
 
 
 def read_echo(frame: Data) -> tuple[int, int]:

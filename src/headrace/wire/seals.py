@@ -11,24 +11,23 @@ from headrace.kernel.layout import BATCH_CHECKSUM_AT
 from headrace.wire.batches import verify_batch
 from headrace.wire.codec import Data
 from headrace.wire.errors import CorruptError
-from headrace.wire.layout import KIND_OFFSET
+from headrace.wire.layout import CHECKSUM, KIND_OFFSET, VIEW
 from headrace.wire.numbers import FrameKind, Operation
 
-_CHECKSUM_END = 16
-_VIEW_START = 52
-_VIEW_END = 56
+_CHECKSUM_BYTES = CHECKSUM.stop
+_VIEW_ZERO = bytes(VIEW.stop - VIEW.start)
 _IDENTITY_KINDS = (FrameKind.PREPARE, FrameKind.REPAIR_PREPARE)
 
 
 def seal(header: bytes) -> bytes:
     """Give the header with its checksum set."""
     assert len(header) == HEADER_BYTES
-    return _checksum_of(header).to_bytes(_CHECKSUM_END, "little") + header[_CHECKSUM_END:]
+    return _checksum_of(header).to_bytes(_CHECKSUM_BYTES, "little") + header[_CHECKSUM_BYTES:]
 
 
 def is_sealed(header: Data) -> bool:
     """Whether the header is as its sender sealed it; an unsealed one is not."""
-    stored = int.from_bytes(header[:_CHECKSUM_END], "little")
+    stored = int.from_bytes(header[CHECKSUM], "little")
     return stored != 0 and stored == _checksum_of(header)
 
 
@@ -62,9 +61,9 @@ def is_body(operation: Operation, checksum: int, body: Data) -> bool:
 
 def _checksum_of(header: Data) -> Checksum:
     if header[KIND_OFFSET] not in _IDENTITY_KINDS:
-        return xxh3_64(header[_CHECKSUM_END:HEADER_BYTES])
+        return xxh3_64(header[_CHECKSUM_BYTES:HEADER_BYTES])
     identity = bytearray(header[:HEADER_BYTES])
-    identity[:_CHECKSUM_END] = bytes(_CHECKSUM_END)
-    identity[_VIEW_START:_VIEW_END] = bytes(_VIEW_END - _VIEW_START)
+    identity[CHECKSUM] = bytes(_CHECKSUM_BYTES)
+    identity[VIEW] = _VIEW_ZERO
     identity[KIND_OFFSET] = FrameKind.PREPARE
     return xxh3_64(identity)
