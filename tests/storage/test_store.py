@@ -297,7 +297,7 @@ def test_reads_are_verified() -> None:
     assert store.take_reads() == [(72, *prepare(1, 2))]
     assert store.take_reads() == []
     held = disk.cached["journal.0"]
-    held[held.index(prepare(1, 3)[0]) + 52] ^= 1  # the view, which no seal covers
+    held[held.index(prepare(1, 3)[0]) + PREPARE.at("view")] ^= 1  # the view, which no seal covers
     store.read(1, 3, 73)
     disk.settle(store)
     assert store.take_reads() == [(73, b"", b"")]

@@ -7,6 +7,7 @@ from headrace.sim.machine import RECORD, RECORDS, encode_append
 from headrace.vsr.timeouts import Timer
 from headrace.wire.errors import RefusedError, RemoteError
 from headrace.wire.evictions import EvictedError
+from headrace.wire.layout import KIND_OFFSET
 from headrace.wire.numbers import FrameKind, Operation
 from headrace.wire.replica_headers import PREPARE, decode_replica
 from headrace.wire.replies import REPLY, read_answer
@@ -175,7 +176,7 @@ class Commands:
         return [
             position
             for position, (sender, sent) in enumerate(self.cluster.flying)
-            if (not kinds or FrameKind(sent.frame[60]).name in kinds)
+            if (not kinds or FrameKind(sent.frame[KIND_OFFSET]).name in kinds)
             and (not links or (sender, sent.replica) in links)
             and sent.replica not in self.down
             and sender not in self.down

@@ -2,6 +2,7 @@
 
 from headrace.sim.machine import encode_append
 from headrace.vsr.timeouts import Timer
+from headrace.wire.layout import KIND_OFFSET
 from headrace.wire.numbers import FrameKind
 from tests.vsr.cluster import Cluster
 
@@ -45,7 +46,7 @@ def test_a_primary_that_fetched_its_log_stamps_above_it() -> None:
     cluster.flying = [
         (sender, sent)
         for sender, sent in cluster.flying
-        if sent.frame[60] != FrameKind.PREPARE or sent.replica == 1
+        if sent.frame[KIND_OFFSET] != FrameKind.PREPARE or sent.replica == 1
     ]
     deliver(cluster, 0, 1)
     for node in (1, 2):

@@ -34,7 +34,7 @@ from headrace.wire.codec import Reader
 from headrace.wire.errors import Code, CorruptError, DecodeError, RefusedError
 from headrace.wire.numbers import Operation, is_result_framed
 from headrace.wire.replica_headers import PrepareHeader
-from headrace.wire.replies import RESULT_OK, encode_committed, encode_rejection
+from headrace.wire.replies import RESULT_OK, encode_committed, encode_rejection, read_rejection
 from headrace.wire.requests import RequestHeader
 
 CLIENTS_MAX = 4096
@@ -259,7 +259,7 @@ def _answer_of(header: PrepareHeader, body: Buffer, reply: bytes) -> bytes:
         checksum = header.request_checksum if is_resolved else xxh3_64(body)
         payload = reply[HEADER_BYTES:]
         if payload[: len(RESULT_OK)] != RESULT_OK[: len(payload)]:
-            code = int.from_bytes(payload[8:12], "little")
+            code = read_rejection(payload)
     return _ANSWER.pack(
         header.request,
         header.operation,

@@ -22,12 +22,12 @@ from headrace.base.limits import HEADER_BYTES
 from headrace.ports.network import Buffer
 from headrace.ports.recovered import ViewState
 from headrace.storage.config import JournalKey
-from headrace.wire.batches import verify_batch
 from headrace.wire.codec import Data
 from headrace.wire.errors import CorruptError
-from headrace.wire.layout import KIND_OFFSET, SIZE_OFFSET
-from headrace.wire.numbers import FrameKind, Operation, find_operation
-from headrace.wire.seals import body_checksum
+from headrace.wire.layout import CHECKSUM_BODY, KIND_OFFSET
+from headrace.wire.numbers import FrameKind, find_operation
+from headrace.wire.replica_headers import PREPARE
+from headrace.wire.seals import is_body
 
 RECORD_VERSION = 1
 RECORD_MAGIC = b"HRJRNAL1"
@@ -47,12 +47,11 @@ _FLAG_NEVER_HELD = 2  # of a Prepare: the body was never here, and the op never 
 _FLAG_SUSPECT = 1  # of a ViewState
 _FLAG_VIEW_LOST = 2
 _FLAG_TAIL_LOST = 4
-_OPERATION_AT = 208
-_OP = struct.Struct("<Q")
-_OP_AT = 176
 _JOINED_BYTES_MAX = 16 << 10  # copying so much costs less than a longer vector
-_GROUP_AT = 216
-_SIZE = struct.Struct("<I")
+_OP = PREPARE.struct("op")
+_GROUP = PREPARE.struct("group")
+_SIZE = PREPARE.struct("size")
+_OPERATION_AT = PREPARE.at("operation")
 
 
 class Kind(IntEnum):
@@ -170,19 +169,19 @@ def view_of(entry: Entry) -> ViewState:
 
 def prepare_op(header: Data) -> int:
     """Give the op of a prepare header."""
-    op: int = _OP.unpack_from(header, _OP_AT)[0]
+    op: int = _OP.unpack_from(header)[0]
     return op
 
 
 def prepare_group(header: Data) -> int:
     """Give the group of a prepare header."""
-    group: int = _OP.unpack_from(header, _GROUP_AT)[0]
+    group: int = _GROUP.unpack_from(header)[0]
     return group
 
 
 def prepare_body_bytes(header: Data) -> int:
     """Give how long the body of a prepare is; below zero if the header is none of ours."""
-    size: int = _SIZE.unpack_from(header, SIZE_OFFSET)[0]
+    size: int = _SIZE.unpack_from(header)[0]
     return size - HEADER_BYTES
 
 
@@ -191,13 +190,7 @@ def is_body_of(header: Data, body: Data) -> bool:
     operation = find_operation(header[_OPERATION_AT])
     if operation is None or len(body) != prepare_body_bytes(header):
         return False
-    named = int.from_bytes(header[16:32], "little")
-    if operation == Operation.SEND_MESSAGES:
-        try:
-            return named == verify_batch(body)
-        except CorruptError:
-            return False
-    return named == body_checksum(operation, body)
+    return is_body(operation, int.from_bytes(header[CHECKSUM_BODY], "little"), body)
 
 
 def record_bytes(entries_bytes: int) -> int:

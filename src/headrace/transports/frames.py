@@ -18,11 +18,10 @@ from struct import Struct
 
 from headrace.base.limits import HEADER_BYTES
 from headrace.transports.slabs import LARGE_FRAME_BYTES, SLAB_BYTES, Slab, new_frame
-from headrace.wire.layout import SIZE_OFFSET
+from headrace.wire.layout import SIZE_END, SIZE_OFFSET
 from headrace.wire.old_framing import OLD_FRAMING, OLD_START_BYTES, is_old_framing
 
 _read_size = Struct("<I").unpack_from
-_SIZE_END = SIZE_OFFSET + 4
 _NOTHING = bytearray()
 
 
@@ -117,7 +116,7 @@ class FrameReceiver:
         frames: list[bytearray] = []
         position = 0
         self.wanted = 0
-        while end - position >= _SIZE_END and len(frames) < frames_max:
+        while end - position >= SIZE_END and len(frames) < frames_max:
             (size,) = _read_size(source, position + SIZE_OFFSET)
             if not HEADER_BYTES <= size <= self.frame_bytes_max:
                 self._lose(

@@ -29,6 +29,7 @@ from headrace.vsr.state import State, Status
 from headrace.vsr.timeouts import Timer
 from headrace.wire.errors import Code, CorruptError, RefusedError
 from headrace.wire.evictions import EvictionReason, encode_eviction
+from headrace.wire.layout import VIEW
 from headrace.wire.numbers import Operation
 from headrace.wire.replica_headers import (
     PREPARE_OK,
@@ -49,6 +50,8 @@ _STATUSES = {
     Verdict.ALREADY_APPLIED: Code.REQUEST_ALREADY_APPLIED,
     Verdict.REUSED: Code.INVALID_FORMAT,
 }
+_TO_VIEW = slice(VIEW.start)
+_FROM_VIEW = slice(VIEW.stop, None)
 
 
 def on_request(state: State, event: RequestReceived) -> None:
@@ -244,7 +247,9 @@ def send_prepare(state: State, target: int, entry: Entry) -> None:
     """Send a prepare, stamped with the current view, which is not part of its identity."""
     assert entry.body is not None
     view = state.view.to_bytes(4, "little")
-    frame = SendFrame(target, b"".join((entry.data[:52], view, entry.data[56:], entry.body)))
+    frame = SendFrame(
+        target, b"".join((entry.data[_TO_VIEW], view, entry.data[_FROM_VIEW], entry.body))
+    )
     if state.durable_view == (state.view, state.log_view):
         state.out.append(frame)
     else:

@@ -13,7 +13,7 @@ from headrace.vsr.fetched import FetchedOp
 from headrace.vsr.log import Entry, Log
 from headrace.vsr.state import State, Status
 from headrace.vsr.timeouts import Timer
-from headrace.wire.layout import KIND_OFFSET
+from headrace.wire.layout import KIND_OFFSET, VIEW
 from headrace.wire.numbers import FrameKind
 from headrace.wire.replica_headers import (
     RANGE_EVICTED,
@@ -22,9 +22,6 @@ from headrace.wire.replica_headers import (
     RepairEndHeader,
     RequestPreparesHeader,
 )
-
-_VIEW_START = 52
-_VIEW_END = 56
 
 
 def target_of(state: State) -> Log:
@@ -248,7 +245,7 @@ def _serve(state: State, replica: int, data: bytes, body: Buffer) -> None:
     frame = bytearray(data)
     frame[KIND_OFFSET] = FrameKind.REPAIR_PREPARE
     view = state.view if state.status == Status.NORMAL else 0
-    frame[_VIEW_START:_VIEW_END] = view.to_bytes(4, "little")
+    frame[VIEW] = view.to_bytes(4, "little")
     state.send_sealed(replica, bytes(frame + body))
 
 

@@ -16,7 +16,7 @@ from headrace.wire.replica_headers import PrepareHeader
 from headrace.wire.requests import RequestHeader
 
 RESULT_OK = bytes(4)
-_REJECTION_BYTES = 12
+_REJECTION_CODE = slice(8, 12)  # of the first entry
 
 
 class ReplyHeader(Header, frozen=True):
@@ -175,9 +175,14 @@ def read_result(body: memoryview) -> memoryview:
         raise DecodeError(f"result section of {len(body)} bytes")
     if body[:4] == RESULT_OK:
         return body[4:]
-    if len(body) < _REJECTION_BYTES:
+    if len(body) < _REJECTION_CODE.stop:
         raise DecodeError(f"rejection of {len(body)} bytes")
-    raise _refusal(int.from_bytes(body[8:12], "little"))
+    raise _refusal(read_rejection(body))
+
+
+def read_rejection(body: Data) -> int:
+    """Return the number of the error in a result section that says a refusal."""
+    return int.from_bytes(body[_REJECTION_CODE], "little")
 
 
 def _refusal(number: int) -> RefusedError:
