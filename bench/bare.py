@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from headrace.base.limits import HEADER_BYTES, MIB
+from headrace.kernel.layout import BASE_OFFSET_AT, BATCH_HEADER_BYTES
 from headrace.wire.codec import Data
 from headrace.wire.commands.messages import POLL_MESSAGES, SEND_MESSAGES, Confirmation
 from headrace.wire.commands.session import LOGIN_PASSWORD, Registered
@@ -30,7 +31,7 @@ from headrace.wire.errors import Code
 from headrace.wire.identifiers import FromOffset
 from headrace.wire.layout import SIZE_OFFSET
 from headrace.wire.numbers import Compression, Operation, is_result_framed
-from headrace.wire.replies import RESULT_OK, encode_reply
+from headrace.wire.replies import REPLY, RESULT_OK, encode_reply
 from headrace.wire.requests import REQUEST, RequestHeader
 from headrace.wire.topic_options import UNLIMITED
 from headrace.wire.versions import PROTOCOL_PACKED
@@ -45,14 +46,12 @@ else:
 BUFFER_BYTES = 4 * MIB  # more than any frame that is sent to these servers
 PIECE_BYTES = MIB
 _SIZE = struct.Struct("<I")
-_CLIENT_AND_REQUEST = struct.Struct("<16s24xQ")  # of a request, at 128
-_REPLY_CLIENT_AT = 160
-_REPLY_REQUEST_AT = 200
-_OPERATION_AT = 176
+_ASKED = REQUEST.struct("client", "request")
+_REPLY_CLIENT = REPLY.span("client")
+_REPLY_REQUEST = REPLY.span("request")
+_OPERATION_AT = REQUEST.at("operation")
 _POLL_HEAD = struct.Struct("<IQI")
 _BASE_OFFSET = struct.Struct("<Q")
-_BASE_OFFSET_AT = 8
-_BATCH_HEADER_BYTES = 256
 
 
 class FrameCutter(asyncio.BufferedProtocol):
@@ -230,11 +229,11 @@ class Toy(FrameCutter):
         if log is None or not log.batch:
             return (encode_reply(header, _POLL_HEAD.pack(0, 0, 0)),)
         offset = poll.strategy.offset if isinstance(poll.strategy, FromOffset) else 0
-        beginning = bytearray(log.batch[:_BATCH_HEADER_BYTES])
-        _BASE_OFFSET.pack_into(beginning, _BASE_OFFSET_AT, offset)
+        beginning = bytearray(log.batch[:BATCH_HEADER_BYTES])
+        _BASE_OFFSET.pack_into(beginning, BASE_OFFSET_AT, offset)
         told = _POLL_HEAD.pack(0, max(log.next_offset - 1, 0), log.messages_count)
         head = bytearray(encode_reply(header, told + beginning))
-        frames = memoryview(log.batch)[_BATCH_HEADER_BYTES:]
+        frames = memoryview(log.batch)[BATCH_HEADER_BYTES:]
         _SIZE.pack_into(head, SIZE_OFFSET, len(head) + len(frames))
         return head, frames
 
@@ -285,9 +284,9 @@ def make_reply_template(operation: Operation, body: bytes) -> bytearray:
 def fill_reply(template: bytearray, frame: memoryview) -> bytearray:
     """Give the reply to a frame."""
     reply = template.copy()
-    client, number = _CLIENT_AND_REQUEST.unpack_from(frame, 128)
-    reply[_REPLY_CLIENT_AT : _REPLY_CLIENT_AT + 16] = client
-    reply[_REPLY_REQUEST_AT : _REPLY_REQUEST_AT + 8] = number.to_bytes(8, "little")
+    client, number = _ASKED.unpack_from(frame)
+    reply[_REPLY_CLIENT] = client
+    reply[_REPLY_REQUEST] = number.to_bytes(8, "little")
     return reply
 
 

@@ -17,19 +17,19 @@ from pathlib import Path
 from headrace.base.limits import HEADER_BYTES
 from headrace.wire.errors import RefusedError
 from headrace.wire.evictions import EvictedError
-from headrace.wire.layout import SIZE_OFFSET
+from headrace.wire.layout import SIZE
 from headrace.wire.replies import read_answer
+from headrace.wire.requests import REQUEST
 
 ANSWER_SECONDS_MAX = 30.0
 UNDER_WAY_MAX = 400  # below what a node lets connect without a login
-_CLIENT_AT = 128
-_CLIENT_BYTES = 16
+_CLIENT = REQUEST.span("client")
 
 
 def with_own_client(frame: bytes) -> bytes:
     """Give a login of a client that nobody is yet."""
-    client = secrets.token_bytes(_CLIENT_BYTES - 1) + b"\x01"
-    return frame[:_CLIENT_AT] + client + frame[_CLIENT_AT + _CLIENT_BYTES :]
+    client = secrets.token_bytes(_CLIENT.stop - _CLIENT.start - 1) + b"\x01"
+    return frame[: _CLIENT.start] + client + frame[_CLIENT.stop :]
 
 
 async def log_in(port: int, frame: bytes) -> str:
@@ -41,7 +41,7 @@ async def log_in(port: int, frame: bytes) -> str:
     try:
         writer.write(with_own_client(frame))
         header = await reader.readexactly(HEADER_BYTES)
-        size = int.from_bytes(header[SIZE_OFFSET : SIZE_OFFSET + 4], "little")
+        size = int.from_bytes(header[SIZE], "little")
         read_answer(header + await reader.readexactly(size - HEADER_BYTES))
     except (RefusedError, EvictedError) as error:
         return f"refused: {error}"

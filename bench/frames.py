@@ -22,7 +22,7 @@ from headrace.wire.commands.session import (
 from headrace.wire.commands.streams import CREATE_STREAM, CreateStream
 from headrace.wire.commands.topics import CREATE_TOPIC, CreateTopic
 from headrace.wire.identifiers import Consumer, FromOffset, ToPartition
-from headrace.wire.layout import SIZE_OFFSET
+from headrace.wire.layout import SIZE
 from headrace.wire.numbers import ConsumerKind
 from headrace.wire.options import make_options
 from headrace.wire.replies import read_answer
@@ -173,7 +173,7 @@ class Connection:
         self._request += 1
         self._socket.sendall(frame)
         header = self._receive(HEADER_BYTES)
-        size = int.from_bytes(header[SIZE_OFFSET : SIZE_OFFSET + 4], "little")
+        size = int.from_bytes(header[SIZE], "little")
         return command.decode_reply(read_answer(header + self._receive(size - HEADER_BYTES)))
 
     def create_stream(self) -> None:

@@ -33,13 +33,13 @@ from bench.load import (
 )
 from bench.nats import Nats, find_nats
 from bench.sdk import measure_sdk
+from headrace.wire.requests import REQUEST
 
 pytestmark = pytest.mark.slow
 
 ACCOUNT = Account("iggy", "iggy")
 TOPIC = "orders"
 LAP = Limits(0.05)
-OPERATION_AT = 176
 
 Start = Callable[[str], int]
 
@@ -120,7 +120,7 @@ def test_a_lap_whose_time_is_over_at_once_sends_something(
 def test_a_status_is_an_error_and_no_request(generator: Generator, start: Start) -> None:
     port = start("toy")
     frame = bytearray(make_send(TOPIC, Shape(1, 100)))
-    frame[OPERATION_AT] = 161  # a command that the toy does not know
+    frame[REQUEST.at("operation")] = 161  # a command that the toy does not know
     lap = generator.send(port, bytes(frame), Traffic(2, 2), Limits(5, 10 * len(frame)))
     assert (lap.requests, lap.statuses, lap.errors) == (0, {"5": 10}, 10)
     assert lap.sent_bytes == 0

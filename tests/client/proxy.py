@@ -20,9 +20,10 @@ from typing import Literal
 from headrace.base.endpoints import Endpoint
 from headrace.wire.frames import FrameCutter
 from headrace.wire.numbers import Operation
+from headrace.wire.requests import REQUEST
 
 Fault = Literal["before", "after", "half", "swallow"]
-_OPERATION_AT = 176
+_OPERATION_AT = REQUEST.at("operation")
 _PIECE_BYTES = 1 << 16
 
 

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from headrace.base.limits import FRAME_BYTES_MAX, HEADER_BYTES
 from headrace.client.inbox import FIRST_BYTES, KEPT_BYTES_MAX, Inbox
 from headrace.wire.errors import RemoteError
-from headrace.wire.layout import SIZE_OFFSET
+from headrace.wire.layout import SIZE
 
 
 def frame(size: int) -> bytes:
     data = bytearray(bytes(range(256)) * (size // 256 + 1))[:size]
-    data[SIZE_OFFSET : SIZE_OFFSET + 4] = size.to_bytes(4, "little")
+    data[SIZE] = size.to_bytes(4, "little")
     return bytes(data)
 
 
@@ -73,6 +73,6 @@ def test_a_large_buffer_is_let_go() -> None:
 def test_a_size_outside_the_limits_is_refused(size: int) -> None:
     inbox = Inbox()
     data = bytearray(frame(300))
-    data[SIZE_OFFSET : SIZE_OFFSET + 4] = size.to_bytes(4, "little")
+    data[SIZE] = size.to_bytes(4, "little")
     with pytest.raises(RemoteError, match="allowed 256 to"):
         receive(inbox, bytes(data), [])

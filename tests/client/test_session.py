@@ -25,7 +25,7 @@ from headrace.client.steps import Transmit
 from headrace.wire.commands.messages import SEND_MESSAGES, Confirmation
 from headrace.wire.commands.system import PING
 from headrace.wire.errors import Code
-from headrace.wire.evictions import EvictionReason, encode_eviction
+from headrace.wire.evictions import EVICTION, EvictionReason, encode_eviction
 from headrace.wire.numbers import Operation
 from headrace.wire.replies import encode_reply
 from tests.client.scripted import (
@@ -160,7 +160,7 @@ def test_an_eviction_that_asks_for_a_login_gets_one(reason: EvictionReason) -> N
 def test_an_unknown_eviction_asks_for_a_login() -> None:
     server, session = scripted()
     frame = bytearray(encode_eviction(EvictionReason.NO_SESSION, CLIENT))
-    frame[255] = 99
+    frame[EVICTION.at("reason")] = 99
     server.script = [raw(bytes(frame)), reply(CONFIRMED)]
     server.run(session.ask(SEND))
     assert server.opens == 2

@@ -27,7 +27,7 @@ from headrace.wire.commands.messages import (
 from headrace.wire.commands.session import LOGIN_PASSWORD, ClientVersion, PasswordLogin, Register
 from headrace.wire.errors import Code, RefusedError
 from headrace.wire.identifiers import Consumer, FromOffset, Strategy, ToPartition
-from headrace.wire.layout import SIZE_OFFSET
+from headrace.wire.layout import SIZE
 from headrace.wire.numbers import ConsumerKind, Operation
 from headrace.wire.replies import REPLY, read_answer
 from headrace.wire.requests import encode_request
@@ -152,7 +152,7 @@ class Client:
         return frame
 
     def _frame_bytes(self) -> int:
-        return int.from_bytes(self._received[SIZE_OFFSET : SIZE_OFFSET + 4], "little")
+        return int.from_bytes(self._received[SIZE], "little")
 
     # Messages.
 

@@ -15,13 +15,13 @@ from headrace.wire.commands.session import (
     TokenLogin,
 )
 from headrace.wire.commands.tokens import CreatedToken
+from headrace.wire.layout import SIZE
 from headrace.wire.replies import read_answer
 from headrace.wire.requests import encode_request
 from headrace.wire.versions import PROTOCOL_PACKED
 from tests.known_secrets import remember
 
 ANSWER_SECONDS_MAX = 20.0  # longer than the node itself lets a request wait
-_SIZE_AT = slice(48, 52)
 
 Q = TypeVar("Q")
 R = TypeVar("R")
@@ -67,7 +67,7 @@ class RawConnection:
         """Take a whole frame out of what was received."""
         if len(self._received) < HEADER_BYTES:
             return None
-        size = int.from_bytes(self._received[_SIZE_AT], "little")
+        size = int.from_bytes(self._received[SIZE], "little")
         assert HEADER_BYTES <= size <= FRAME_BYTES_MAX, f"a reply of {size} bytes"
         if len(self._received) < size:
             return None

@@ -15,14 +15,15 @@ from headrace.wire.commands.system import PING
 from headrace.wire.commands.tokens import CREATE_TOKEN, CreateToken
 from headrace.wire.commands.topics import CREATE_TOPIC, CreateTopic
 from headrace.wire.errors import Code, RefusedError
+from headrace.wire.layout import SIZE_OFFSET
 from headrace.wire.replies import REPLY, read_answer
+from headrace.wire.requests import REQUEST
 from tests.e2e.raw import RawClient, make_register
 from tests.node import Node, running_node
 
 pytestmark = pytest.mark.slow
 
-_SIZE_AT = 48
-_REQUEST_AT = 168
+_REQUEST = REQUEST.span("request")
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,7 @@ def node() -> Iterator[Node]:
 
 
 def _numbered(frame: bytes, request: int) -> bytes:
-    return frame[:_REQUEST_AT] + struct.pack("<Q", request) + frame[_REQUEST_AT + 8 :]
+    return frame[: _REQUEST.start] + struct.pack("<Q", request) + frame[_REQUEST.stop :]
 
 
 def _codes(client: RawClient, count: int) -> list[tuple[int, Code | None]]:
@@ -113,7 +114,7 @@ def test_large_frames_that_never_come_do_not_stop_others(node: Node) -> None:
         client.login()
     for client in idle:
         frame = bytearray(client.make_frame(PING, None))
-        struct.pack_into("<I", frame, _SIZE_AT, FRAME_BYTES_MAX)
+        struct.pack_into("<I", frame, SIZE_OFFSET, FRAME_BYTES_MAX)
         client.connection.send(bytes(frame))
     for _ in range(20):
         calm.call(PING, None)

@@ -305,7 +305,7 @@ _NODE = (
     bug(
         "any_answer_spends",
         "Who was answered does not ask again.",
-        Edit(answers.Answers.send_settled, "if not any(frame[_STATUS_AT]):", "if True:"),
+        Edit(answers.Answers.send_settled, "if not any(frame[_STATUS]):", "if True:"),
     ),
     bug(
         "evicted_stays_bound",

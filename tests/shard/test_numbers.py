@@ -11,6 +11,7 @@ from headrace.wire.errors import Code, RefusedError
 from headrace.wire.identifiers import Consumer, ToPartition
 from headrace.wire.numbers import ConsumerKind
 from headrace.wire.replies import REPLY, read_answer
+from headrace.wire.requests import REQUEST
 from tests.shard.test_node import poll, with_topic
 from tests.shard.trio import COUNT, STREAM, TOPIC, Trio
 from tests.shard.whole import ROOT, Client, Whole, hold
@@ -263,15 +264,15 @@ def test_an_answer_of_the_session_before_spends_nothing(node: Whole, client: Cli
 
 def test_a_client_cannot_mark_its_own_requests(client: Client) -> None:
     frame = client.send_frame_of("s", "t", [b"once"], number=N)
-    frame[200] = 1
+    frame[REQUEST.at("is_anew")] = 1
     read_answer(client.send_frame(frame))
     client = again(client)
     frame = client.send_frame_of("s", "t", [b"once"], number=N)
-    frame[200], frame[208] = 1, 77
+    frame[REQUEST.at("is_anew")], frame[REQUEST.at("ticket")] = 1, 77
     read_answer(client.send_frame(frame))
     assert count(client) == 1
     metadata = bytearray(client.make_frame(streams.CREATE_STREAM, streams.CreateStream("y"), N + 1))
-    metadata[200], metadata[208] = 1, 77
+    metadata[REQUEST.at("is_anew")], metadata[REQUEST.at("ticket")] = 1, 77
     read_answer(client.send_frame(metadata))
     assert client.ask(streams.GET_STREAM, streams.GetStream("y")) is not None
 

@@ -13,7 +13,7 @@ from headrace.ports.network import NetworkEffect, NetworkEvent, RequestsArrived,
 from headrace.ports.probes import Probes
 from headrace.sim.system import Boot, GroupFace, Refused, Running, Wiped
 from headrace.wire.evictions import EvictionReason, encode_eviction
-from headrace.wire.layout import SIZE_OFFSET
+from headrace.wire.layout import SIZE
 from headrace.wire.numbers import Operation
 from headrace.wire.replica_headers import PREPARE, PrepareHeader
 from headrace.wire.replies import RESULT_OK, encode_reply
@@ -94,9 +94,7 @@ class StandIn:
 
     def _replay(self, journal: bytes) -> None:
         while True:
-            size = int.from_bytes(
-                journal[self._position :][SIZE_OFFSET : SIZE_OFFSET + 4], "little"
-            )
+            size = int.from_bytes(journal[self._position :][SIZE], "little")
             data = journal[self._position : self._position + size]
             if size < HEADER_BYTES or not is_sealed(data):
                 return

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from headrace.base.limits import HEADER_BYTES
 from headrace.wire.errors import RemoteError
 from headrace.wire.frames import FrameCutter
-from headrace.wire.layout import SIZE_OFFSET
+from headrace.wire.layout import SIZE
 
 LIMIT = 4096
 
@@ -13,7 +13,7 @@ LIMIT = 4096
 def frame(body: bytes, size: int | None = None) -> bytes:
     header = bytearray(HEADER_BYTES)
     declared = HEADER_BYTES + len(body) if size is None else size
-    header[SIZE_OFFSET : SIZE_OFFSET + 4] = declared.to_bytes(4, "little")
+    header[SIZE] = declared.to_bytes(4, "little")
     return bytes(header) + body
 
 

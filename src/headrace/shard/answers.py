@@ -28,8 +28,8 @@ from headrace.wire.replies import REPLY, ReplyHeader, encode_reply
 from headrace.wire.requests import RequestHeader
 
 DEADLINE_TICKS = 1000  # 10 s
-_REQUEST_AT = slice(200, 208)
-_STATUS_AT = slice(216, 220)
+_REQUEST = REPLY.span("request")
+_STATUS = REPLY.span("status")
 
 
 class Waiting(NamedTuple):
@@ -84,7 +84,7 @@ class Answers:
 
         A rejection that was committed is such an outcome; a status says nothing of earlier tries.
         """
-        if not any(frame[_STATUS_AT]):
+        if not any(frame[_STATUS]):
             connection.spend(asked)
         self.pass_on(connection, frame)
 
@@ -101,7 +101,7 @@ class Answers:
 
     def pass_on(self, connection: Connection, frame: bytes) -> None:
         """Send what consensus has answered."""
-        if int.from_bytes(frame[_STATUS_AT], "little") == Code.TRANSIENT_NOT_COMMITTED:
+        if int.from_bytes(frame[_STATUS], "little") == Code.TRANSIENT_NOT_COMMITTED:
             connection.is_in_doubt = True
         self.send(connection.number, frame)
 
@@ -215,7 +215,7 @@ class Answers:
         """Have a request that consensus answered wait for something else; give its ticket."""
         frame = effect.frame
         is_eviction = frame[KIND_OFFSET] == FrameKind.EVICTION
-        request = effect.request if is_eviction else int.from_bytes(frame[_REQUEST_AT], "little")
+        request = effect.request if is_eviction else int.from_bytes(frame[_REQUEST], "little")
         key = (effect.client, request)
         if effect.ticket and self._ordered.get(key) != effect.ticket:
             return None

@@ -87,7 +87,7 @@ Effect: TypeAlias = DiskEffect | SendFrame | SendReply
 _Waiting: TypeAlias = deque[tuple[int, Replica, GroupEvent]]
 
 
-_OPERATION_AT = 208
+_OPERATION_AT = PREPARE.at("operation")
 _OFFSET_OPERATIONS = (
     Operation.STORE_CONSUMER_OFFSET,
     Operation.DELETE_CONSUMER_OFFSET,

@@ -13,6 +13,7 @@ import struct
 
 from headrace.base.checksum import xxh32
 from headrace.base.limits import HEADER_BYTES
+from headrace.kernel.layout import BATCH_HEADER_BYTES, MESSAGE_COUNT_AT
 from headrace.metadata.access import as_missing, reach
 from headrace.ports.network import Buffer, CloseConnection
 from headrace.shard.audit import Auditor, describe_segments
@@ -34,14 +35,12 @@ from headrace.wire.numbers import FrameKind, Operation
 from headrace.wire.requests import REQUEST, RequestHeader, check_body, without_marks
 
 _SEND = int(Operation.SEND_MESSAGES)
-_OPERATION_AT = 176
+_OPERATION_AT = REQUEST.at("operation")
 # client, request number, operation, session: all that a send is routed by
-_SEND_FIELDS = struct.Struct("<128x16s24xQB7xQ")
-_ROUTING_BYTES = struct.Struct("<I")
-_BATCH_COUNT = struct.Struct("<48xI")
+_SEND_FIELDS = REQUEST.struct("client", "request", "operation", "session")
+_U32 = struct.Struct("<I")
 _ROUTES_MAX = 4096
 _ROUTING_BYTES_MAX = 1024
-_BATCH_HEADER_BYTES = 256
 
 
 class Router:
@@ -154,12 +153,12 @@ class Router:
         """
         if len(frame) < HEADER_BYTES + 4:
             raise DecodeError(f"send of {len(frame)} bytes")
-        (routing_bytes,) = _ROUTING_BYTES.unpack_from(frame, HEADER_BYTES)
+        (routing_bytes,) = _U32.unpack_from(frame, HEADER_BYTES)
         start = HEADER_BYTES + 4 + routing_bytes
-        if start + _BATCH_HEADER_BYTES > len(frame) or routing_bytes > _ROUTING_BYTES_MAX:
+        if start + BATCH_HEADER_BYTES > len(frame) or routing_bytes > _ROUTING_BYTES_MAX:
             raise DecodeError(f"routing of {routing_bytes} bytes in a send of {len(frame)}")
         raw = bytes(frame[HEADER_BYTES:start])
-        (count,) = _BATCH_COUNT.unpack_from(frame, start)
+        (count,) = _U32.unpack_from(frame, start + MESSAGE_COUNT_AT)
         if raw[-4:] != count.to_bytes(4, "little"):
             raise DecodeError(f"batch of {count} messages, its routing says otherwise")
         if self._routes_commit != self._desk.commit:

@@ -66,7 +66,7 @@ from headrace.storage.store import Opened
 from headrace.vsr.events import OwnOp
 from headrace.wire.commands.users import CREATE_USER, CreateUser
 from headrace.wire.errors import RemoteError
-from headrace.wire.evictions import EvictionReason
+from headrace.wire.evictions import EVICTION, EvictionReason
 from headrace.wire.layout import KIND_OFFSET
 from headrace.wire.numbers import FrameKind, Operation, UserStatus, is_partition
 from headrace.wire.replica_headers import NodeHeartbeatHeader, decode_replica
@@ -79,8 +79,8 @@ if TYPE_CHECKING:
 METADATA_STORE = 0
 DATA_STORE = 1
 
-_OPERATION_AT = 208  # in the header of a reply
-_REASON_AT = 255  # in that of an eviction
+_OPERATION_AT = REPLY.at("operation")
+_REASON_AT = EVICTION.at("reason")
 _SWEEP_TICKS = 100
 _PAUSE_TICKS_MAX = 1000
 
