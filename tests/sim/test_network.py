@@ -7,7 +7,7 @@ import msgspec
 from headrace.base.prng import Prng
 from headrace.sim.agenda import Agenda, exponential
 from headrace.sim.network import Network, NetworkOptions
-from headrace.wire.layout import KIND_OFFSET
+from headrace.wire.layout import CLUSTER_OFFSET, KIND_OFFSET
 from headrace.wire.numbers import FrameKind
 from headrace.wire.replica_headers import PREPARE_OK, PrepareOkHeader
 from headrace.wire.seals import is_sealed, seal
@@ -137,7 +137,7 @@ def test_frames_of_an_earlier_life_come_back() -> None:
     assert again
     foreign = [data for data in again if data not in sent]
     assert foreign
-    assert all(is_sealed(data) and data[32] for data in foreign)
+    assert all(is_sealed(data) and data[CLUSTER_OFFSET] for data in foreign)
 
 
 def test_equal_seeds_give_equal_arrivals() -> None:

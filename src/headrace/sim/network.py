@@ -11,12 +11,11 @@ import msgspec
 from headrace.base.limits import HEADER_BYTES
 from headrace.base.prng import Prng
 from headrace.sim.agenda import Agenda, exponential
-from headrace.wire.layout import KIND_OFFSET
+from headrace.wire.layout import CLUSTER_OFFSET, KIND_OFFSET
 from headrace.wire.seals import seal
 
 _PER = 1 << 14  # rates are parts of this
 _KEPT_MAX = 64
-_CLUSTER_AT = 32
 
 Packet = tuple[int, int, bytes]  # source, target, frame
 
@@ -172,5 +171,5 @@ def _of_another_cluster(frame: bytes) -> bytes:
     if len(frame) < HEADER_BYTES:
         return frame
     header = bytearray(frame[:HEADER_BYTES])
-    header[_CLUSTER_AT] ^= 0xFF
+    header[CLUSTER_OFFSET] ^= 0xFF
     return seal(bytes(header)) + frame[HEADER_BYTES:]

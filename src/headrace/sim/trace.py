@@ -6,10 +6,15 @@ from collections.abc import Callable
 import msgspec
 import xxhash
 
+from headrace.base.limits import HEADER_BYTES
 from headrace.ports.disk import ReplaceFile, WriteBlock, WriteJournal
 from headrace.ports.network import FramesArrived, RequestsArrived, SendFrame, SendReply, Ticked
+from headrace.wire.evictions import EVICTION
 from headrace.wire.layout import KIND_OFFSET
 from headrace.wire.numbers import FrameKind
+from headrace.wire.replica_headers import LAYOUTS
+from headrace.wire.replies import REPLY
+from headrace.wire.requests import REQUEST
 
 LAST = 300
 
@@ -80,49 +85,48 @@ def _short(happened: object) -> str:
     return told
 
 
-def _number(frame: bytes, at: int, width: int = 8) -> int:
-    return int.from_bytes(frame[at : at + width], "little")
-
-
-# Where the numbers lie that say most about a frame: name, offset, bytes.
-_TOLD = {
-    FrameKind.REQUEST: (("client", 128, 16), ("request", 168, 8), ("operation", 176, 1)),
-    FrameKind.PREPARE: (("op", 176, 8), ("commit", 184, 8), ("group", 216, 8)),
-    FrameKind.REPAIR_PREPARE: (("op", 176, 8), ("group", 216, 8)),
-    FrameKind.PREPARE_OK: (("op", 160, 8), ("group", 200, 8)),
-    FrameKind.REPLY: (("op", 176, 8), ("request", 200, 8), ("status", 216, 4)),
-    FrameKind.COMMIT: (("commit", 152, 8), ("group", 168, 8)),
-    FrameKind.START_VIEW_CHANGE: (("group", 128, 8),),
+_LAYOUTS = LAYOUTS | {each.kind: each for each in (REQUEST, REPLY, EVICTION)}
+# The fields that say most about a frame.
+_TOLD: dict[int, tuple[str, ...]] = {
+    FrameKind.REQUEST: ("client", "request", "operation"),
+    FrameKind.PREPARE: ("op", "commit", "group"),
+    FrameKind.REPAIR_PREPARE: ("op", "group"),
+    FrameKind.PREPARE_OK: ("op", "group"),
+    FrameKind.REPLY: ("op", "request", "status"),
+    FrameKind.START_VIEW_CHANGE: ("group",),
     FrameKind.DO_VIEW_CHANGE: (
-        ("op", 128, 8),
-        ("commit", 136, 8),
-        ("log_view", 152, 4),
-        ("nack", 224, 16),
-        ("present", 240, 16),
-        ("group", 144, 8),
+        "op",
+        "commit",
+        "log_view",
+        "nack_bitset",
+        "present_bitset",
+        "group",
     ),
-    FrameKind.START_VIEW: (("op", 128, 8), ("commit", 136, 8), ("group", 144, 8)),
-    FrameKind.EVICTION: (("client", 128, 16), ("reason", 255, 1)),
-    FrameKind.REQUEST_START_VIEW: (("group", 128, 8),),
-    FrameKind.REQUEST_PREPARES: (("from", 144, 8), ("to", 152, 8), ("group", 160, 8)),
-    FrameKind.REPAIR_DONE: (("op", 144, 8), ("group", 152, 8)),
-    FrameKind.RANGE_EVICTED: (("op", 144, 8), ("group", 152, 8)),
-    FrameKind.STATE_TRANSFER_TARGET: (("commit_op", 144, 8), ("group", 152, 8)),
-    FrameKind.REQUEST_STATE_CHUNK: (("offset", 144, 8), ("artifact", 164, 4), ("group", 152, 8)),
-    FrameKind.NODE_HEARTBEAT: (("number", 128, 8), ("acknowledged", 136, 8)),
-    FrameKind.RECOVERY_REPORT: (("group", 128, 8), ("commit", 136, 8)),
-    FrameKind.STATE_CHUNK: (("offset", 144, 8), ("artifact", 160, 4), ("group", 152, 8)),
+    FrameKind.START_VIEW: ("op", "commit", "group"),
+    FrameKind.EVICTION: ("client", "reason"),
+    FrameKind.REQUEST_START_VIEW: ("group",),
+    FrameKind.REQUEST_PREPARES: ("from_op", "to_op", "group"),
+    FrameKind.RANGE_EVICTED: ("op", "group"),
+    FrameKind.STATE_TRANSFER_TARGET: ("commit_op", "group"),
+    FrameKind.REQUEST_STATE_CHUNK: ("offset", "artifact", "group"),
+    FrameKind.NODE_HEARTBEAT: ("number", "acknowledged"),
+    FrameKind.RECOVERY_REPORT: ("group", "commit"),
+    FrameKind.STATE_CHUNK: ("offset", "artifact", "group"),
 }
+_IN_HEX = ("client", "nack_bitset", "present_bitset")
 
 
 def _frame(frame: bytes) -> str:
-    if len(frame) < 256:
+    if len(frame) < HEADER_BYTES:
         return f"{len(frame)} bytes"
     kind = frame[KIND_OFFSET]
-    told = " ".join(
-        f"{name}={_number(frame, at, width):x}"
-        if name in ("client", "nack", "present")
-        else f"{name}={_number(frame, at, width)}"
-        for name, at, width in _TOLD.get(kind, ())  # type: ignore[call-overload]  # an int
-    )
-    return f"{_KINDS.get(kind, kind)} view={_number(frame, 52, 4)} {told}"
+    if kind not in _LAYOUTS:
+        return f"{_KINDS.get(kind, kind)}"
+    fields = ("view", *_TOLD.get(kind, ()))
+    told = " ".join(_told(name, frame[_LAYOUTS[kind].span(name)]) for name in fields)
+    return f"{_KINDS[kind]} {told}"
+
+
+def _told(name: str, field: bytes) -> str:
+    number = int.from_bytes(field, "little")
+    return f"{name}={number:x}" if name in _IN_HEX else f"{name}={number}"

@@ -18,6 +18,7 @@ from collections.abc import Callable
 
 from headrace.base.ids import METADATA_GROUP, pack_namespace
 from headrace.base.ids import Namespace as Ids
+from headrace.kernel.layout import BATCH_HEADER_BYTES
 from headrace.metadata.target import PartitionTarget
 from headrace.partitions.machine import PartitionMachine
 from headrace.sim.nodes.ages import Ages
@@ -148,7 +149,7 @@ class Checkers:
 
     def _check_asked(self, key: Incarnation, header: PrepareHeader, body: bytes) -> None:
         asked = self._asked.get((header.client, header.request), ())
-        if not any(batch[256:] == body[256:] for batch, _ in asked):
+        if not any(batch[BATCH_HEADER_BYTES:] == body[BATCH_HEADER_BYTES:] for batch, _ in asked):
             raise SimViolationError(
                 "H2", group=key, op=header.op, client=header.client, request=header.request
             )
@@ -196,7 +197,8 @@ class Checkers:
         found = [
             each
             for each in known
-            if each[1].base_offset == told.base_offset and each[1].data[256:] == batch_sent[256:]
+            if each[1].base_offset == told.base_offset
+            and each[1].data[BATCH_HEADER_BYTES:] == batch_sent[BATCH_HEADER_BYTES:]
         ]
         if not found:  # Each incarnation has applied it once, so there is one answer.
             raise SimViolationError("P4", why="another answer", known=known[-1][1], **facts)

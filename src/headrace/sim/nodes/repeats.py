@@ -5,13 +5,12 @@ send many requests under one number. What such a client sends on a connection on
 success under that number is new, whether the body is equal or not; so is another body.
 """
 
+from headrace.kernel.layout import BATCH_HEADER_BYTES
 from headrace.sim.violation import SimViolationError
 from headrace.wire.codec import decode_exactly
 from headrace.wire.commands.internal import OFFSET_MARK
 from headrace.wire.numbers import Operation
 from headrace.wire.replica_headers import PrepareHeader
-
-_BATCH_HEADER_BYTES = 256
 
 # What tells requests of one number apart, as far as log and client both show it.
 Content = tuple[int, bytes, int]
@@ -19,7 +18,7 @@ Content = tuple[int, bytes, int]
 
 def content_of(operation: int, batch: bytes = b"", offset: int = 0) -> Content:
     """Give the content of a request: the messages of a send, the offset of a store."""
-    return operation, batch[_BATCH_HEADER_BYTES:], offset
+    return operation, batch[BATCH_HEADER_BYTES:], offset
 
 
 def content_in_log(header: PrepareHeader, body: bytes) -> Content:
