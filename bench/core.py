@@ -45,16 +45,12 @@ from headrace.storage.store import Opened, StoreConfig, format_store, open_store
 from headrace.vsr.sessions import ClientTable
 from headrace.vsr.timeouts import Timeouts
 from headrace.wire.numbers import FrameKind, Operation
-from headrace.wire.replica_headers import (
-    PREPARE_OK,
-    NodeHeartbeatHeader,
-    PrepareHeader,
-    PrepareOkHeader,
-    decode_replica,
-)
+from headrace.wire.replica.decode import decode_replica
+from headrace.wire.replica.heartbeats import NodeHeartbeatHeader
+from headrace.wire.replica.prepares import PREPARE_OK, PrepareHeader, PrepareOkHeader
+from headrace.wire.replica.seals import seal
 from headrace.wire.replies import REPLY
 from headrace.wire.requests import REQUEST, RequestHeader
-from headrace.wire.seals import seal
 
 CLUSTER = 7
 TURN_SIZES = (1, 64)

@@ -38,8 +38,8 @@ from headrace.storage.records import (
 )
 from headrace.storage.store import Opened, StoreConfig, format_store, open_store
 from headrace.wire.numbers import Operation
-from headrace.wire.replica_headers import PREPARE, PrepareHeader
-from headrace.wire.seals import body_checksum, seal
+from headrace.wire.replica.prepares import PREPARE, PrepareHeader
+from headrace.wire.replica.seals import body_checksum, seal
 
 GROUP_COUNTS = (1, 16, 256)
 PAYLOAD_BYTES = 96  # with its batch a body of about 400 bytes

@@ -17,7 +17,7 @@ from headrace.wire.identifiers import Identifier
 from headrace.wire.numbers import Operation, UserStatus
 from headrace.wire.options import Options, make_options
 from headrace.wire.permissions import Permissions
-from headrace.wire.replica_headers import PrepareHeader
+from headrace.wire.replica.prepares import PrepareHeader
 from headrace.wire.replies import read_result
 from headrace.wire.topic_options import TOPIC_OPTIONS
 

@@ -20,8 +20,8 @@ from headrace.wire.permissions import (
     StreamPermissions,
     TopicPermissions,
 )
+from headrace.wire.replica.artifacts import ArtifactKind
 from headrace.wire.requests import RequestHeader
-from headrace.wire.transfer import ArtifactKind
 from tests.metadata.stage import HASH, Stage, code_of, topic_options
 
 NAMES = ("a", "b", "c")

@@ -17,7 +17,7 @@ from headrace.wire.commands.internal import (
 )
 from headrace.wire.errors import CorruptError, RefusedError
 from headrace.wire.numbers import Operation
-from headrace.wire.replica_headers import PrepareHeader
+from headrace.wire.replica.prepares import PrepareHeader
 from headrace.wire.replies import read_answer
 from headrace.wire.requests import RequestHeader
 from tests.partitions.stage import PLENTY, START, Stage, make_options, reply_frame

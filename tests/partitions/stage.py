@@ -40,7 +40,7 @@ from headrace.wire.commands.internal import (
 )
 from headrace.wire.errors import RefusedError
 from headrace.wire.numbers import ConsumerKind, Operation
-from headrace.wire.replica_headers import PrepareHeader
+from headrace.wire.replica.prepares import PrepareHeader
 from headrace.wire.replies import REPLY, ReplyHeader
 from headrace.wire.requests import RequestHeader
 from tests.kernel.samples import Row, batch_of, rows_of, simple_messages

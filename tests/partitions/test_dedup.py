@@ -14,7 +14,7 @@ from headrace.wire.codec import encode
 from headrace.wire.commands.internal import OFFSET_KEY, OFFSET_MARK, OffsetKey, OffsetMark
 from headrace.wire.errors import Code, CorruptError
 from headrace.wire.numbers import Operation
-from headrace.wire.replica_headers import PrepareHeader
+from headrace.wire.replica.prepares import PrepareHeader
 from headrace.wire.replies import RESULT_OK, encode_rejection, read_answer
 from headrace.wire.requests import RequestHeader
 from tests.partitions.stage import CONSUMER, NAMESPACE, Stage, producer_batch, reply_frame

@@ -23,7 +23,7 @@ from headrace.partitions.tail import (
 from headrace.ports.segments import SegmentFile
 from headrace.wire.batches import BatchHeader
 from headrace.wire.errors import CorruptError
-from headrace.wire.transfer import chain_batch
+from headrace.wire.replica.artifacts import chain_batch
 from tests.partitions.stage import GROUP, NAMESPACE, REVISION, Stage, make_options
 
 FILE = SegmentFile(NAMESPACE, REVISION, 2, 1000)

@@ -26,10 +26,10 @@ from headrace.wire.commands.internal import (
 from headrace.wire.commands.messages import SEND_MESSAGES, Confirmation
 from headrace.wire.errors import Code, RefusedError
 from headrace.wire.numbers import Operation
-from headrace.wire.replica_headers import PrepareHeader
+from headrace.wire.replica.artifacts import ArtifactKind
+from headrace.wire.replica.prepares import PrepareHeader
 from headrace.wire.replies import RESULT_OK, encode_rejection
 from headrace.wire.requests import RequestHeader
-from headrace.wire.transfer import ArtifactKind
 from tests.partitions.stage import (
     CONSUMER,
     GROUP,

@@ -9,8 +9,8 @@ from headrace.partitions import plans
 from headrace.ports.segments import SegmentFile
 from headrace.wire.batches import decode_batch_header, split_batches
 from headrace.wire.commands.segments import OffsetRange, PlannedSegment, SegmentPlan
+from headrace.wire.replica.artifacts import chain_batch
 from headrace.wire.segment import decode_segment_header
-from headrace.wire.transfer import chain_batch
 from tests.partitions.stage import NAMESPACE, REVISION, Stage, make_options
 from tests.partitions.transfers import offered
 

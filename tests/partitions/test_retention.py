@@ -6,7 +6,7 @@ from headrace.partitions.machine import PartitionMachine
 from headrace.wire.codec import decode_exactly, encode
 from headrace.wire.commands.internal import OFFSET_MARK, RETAIN, OffsetMark, Retain
 from headrace.wire.numbers import ConsumerKind, Operation
-from headrace.wire.replica_headers import PrepareHeader
+from headrace.wire.replica.prepares import PrepareHeader
 from headrace.wire.requests import RequestHeader
 from tests.partitions.stage import START, Stage
 from tests.partitions.test_machine import filled

@@ -9,7 +9,7 @@ from headrace.partitions.gather import First, FromOffset
 from headrace.ports.machine import Artifact, StoredPiece
 from headrace.wire.batches import split_batches
 from headrace.wire.errors import Code, CorruptError, RefusedError
-from headrace.wire.transfer import ArtifactKind
+from headrace.wire.replica.artifacts import ArtifactKind
 from tests.partitions.stage import CONSUMER, Stage, make_options, rows
 from tests.partitions.transfers import exported, fetch, offered
 

@@ -1,7 +1,7 @@
 """A state on its way from one partition to another, as two shards carry it."""
 
 from headrace.ports.machine import Artifact, Piece
-from headrace.wire.transfer import artifact_checksum
+from headrace.wire.replica.artifacts import artifact_checksum
 from tests.partitions.stage import Stage
 
 

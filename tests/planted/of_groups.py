@@ -20,7 +20,7 @@ from headrace.vsr import (
     transfer_session,
     view_change,
 )
-from headrace.wire import replica_headers
+from headrace.wire.replica import decode as replica_decode
 from tests.planted.planting import Edit, bug
 
 _NORMAL = (
@@ -70,7 +70,7 @@ _NORMAL = (
         "body_of_prepare_unchecked",
         "The header is sealed; checking the body again only costs time.",
         Edit(
-            replica_headers._body_rules,
+            replica_decode._body_rules,
             "is_own = is_body(",
             "is_own = kind == FrameKind.PREPARE or is_body(",
         ),
@@ -316,7 +316,7 @@ _REPAIR = (
         "body_of_repair_unchecked",
         "The header is sealed; whoever serves a repair has checked the body.",
         Edit(
-            replica_headers._body_rules,
+            replica_decode._body_rules,
             "is_own = is_body(",
             "is_own = kind == FrameKind.REPAIR_PREPARE or is_body(",
         ),
@@ -385,7 +385,7 @@ _SHARD = (
     bug(
         "seal_of_frames_unchecked",
         "The link has a checksum of its own.",
-        Edit(replica_headers.decode_replica, "if not is_sealed(frame):", "if False:"),
+        Edit(replica_decode.decode_replica, "if not is_sealed(frame):", "if False:"),
     ),
     bug(
         "groups_told_once",

@@ -41,7 +41,7 @@ from headrace.runtime import segments
 from headrace.runtime.segment_tree import folder_names
 from headrace.runtime.segments import SegmentFiles, SegmentFilesError
 from headrace.wire.numbers import Operation
-from headrace.wire.replica_headers import PrepareHeader
+from headrace.wire.replica.prepares import PrepareHeader
 from headrace.wire.requests import RequestHeader
 from headrace.wire.segment import segment_name
 from tests.partitions.stage import NAMESPACE, REVISION, START, make_options, producer_batch, rows

@@ -11,14 +11,16 @@ from headrace.base.prng import Prng
 from headrace.ports.machine import Artifact, Piece
 from headrace.vsr.replica import Replica
 from headrace.vsr.transfer_session import CLIENT_TABLE, COMMIT_HEADER, Pull
-from headrace.wire import replica_headers as frames
-from headrace.wire import transfer as wire
 from headrace.wire.batches import admit_batch
 from headrace.wire.errors import CorruptError
 from headrace.wire.layout import KIND_OFFSET, Header
 from headrace.wire.numbers import FrameKind, Operation
-from headrace.wire.replica_headers import LAYOUTS, PREPARE, PrepareHeader
-from headrace.wire.seals import body_checksum, seal
+from headrace.wire.replica import artifacts as wire
+from headrace.wire.replica.decode import encode_suffix
+from headrace.wire.replica.heartbeats import GroupBeat, encode_beats
+from headrace.wire.replica.kinds import LAYOUTS
+from headrace.wire.replica.prepares import PREPARE, PrepareHeader
+from headrace.wire.replica.seals import body_checksum, seal
 from tests.shard.peer_shots import seal_frame
 from tests.shard.trio import Trio
 from tests.shard.whole import make_batch
@@ -147,7 +149,7 @@ class Liar:
     def _beat(self, sender: int) -> list[bytes]:
         """Say that everything is committed."""
         victim = self._victim
-        beat = frames.GroupBeat(
+        beat = GroupBeat(
             victim.group,
             victim.view,
             victim.op + self._prng.below(3),
@@ -155,7 +157,7 @@ class Liar:
             origin=victim.origin,
         )
         journal = 0 if victim is self._trio.groups(victim.state.options.replica)[0] else 1
-        body = frames.encode_beats([beat])
+        body = encode_beats([beat])
         return [self._frame(FrameKind.NODE_HEARTBEAT, sender, body, journal=journal, counter=1)]
 
     # Views.
@@ -171,7 +173,7 @@ class Liar:
         frame = self._frame(
             FrameKind.START_VIEW,
             sender,
-            frames.encode_suffix(reversed(chain)),
+            encode_suffix(reversed(chain)),
             view=view,
             op=head,
             commit=self._prng.between(low, head),
@@ -190,7 +192,7 @@ class Liar:
         frame = self._frame(
             FrameKind.DO_VIEW_CHANGE,
             sender,
-            frames.encode_suffix(reversed(chain)),
+            encode_suffix(reversed(chain)),
             view=view,
             log_view=self._prng.below(view + 1),
             op=chain[-1].op,

@@ -14,17 +14,12 @@ from headrace.base.prng import Prng
 from headrace.vsr.replica import Replica
 from headrace.wire.layout import Header, Layout
 from headrace.wire.numbers import FrameKind, Operation
-from headrace.wire.replica_headers import (
-    LAYOUTS,
-    PREPARE,
-    GroupBeat,
-    PrepareHeader,
-    decode_replica,
-    encode_beats,
-    encode_suffix,
-)
-from headrace.wire.seals import body_checksum, seal
-from headrace.wire.transfer import Artifact, encode_manifest
+from headrace.wire.replica.artifacts import Artifact, encode_manifest
+from headrace.wire.replica.decode import decode_replica, encode_suffix
+from headrace.wire.replica.heartbeats import GroupBeat, encode_beats
+from headrace.wire.replica.kinds import LAYOUTS
+from headrace.wire.replica.prepares import PREPARE, PrepareHeader
+from headrace.wire.replica.seals import body_checksum, seal
 
 PREPARES = (FrameKind.PREPARE, FrameKind.REPAIR_PREPARE)
 SUFFIXES = (FrameKind.DO_VIEW_CHANGE, FrameKind.START_VIEW)

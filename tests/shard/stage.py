@@ -35,7 +35,7 @@ from headrace.vsr.timeouts import Timeouts
 from headrace.wire.errors import RefusedError
 from headrace.wire.evictions import EvictedError
 from headrace.wire.numbers import FrameKind, Operation
-from headrace.wire.replica_headers import decode_replica
+from headrace.wire.replica.decode import decode_replica
 from headrace.wire.replies import REPLY, read_answer
 from headrace.wire.requests import REQUEST, RequestHeader
 

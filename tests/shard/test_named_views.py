@@ -4,7 +4,7 @@ from headrace.ports.disk import BlockWritten, WriteBlock
 from headrace.shard.plane import Effect
 from headrace.storage.copies import COPIES_QUORUM
 from headrace.wire.numbers import FrameKind
-from headrace.wire.replica_headers import decode_replica
+from headrace.wire.replica.decode import decode_replica
 from tests.shard.stage import GROUPS, Node, Stage
 
 NAMED = "superblock: a synced record is named"

@@ -3,12 +3,8 @@
 from headrace.shard.peers import Peer
 from headrace.shard.timers import Timers
 from headrace.vsr.timeouts import Timer
-from headrace.wire.replica_headers import (
-    GroupBeat,
-    NodeHeartbeatHeader,
-    decode_beats,
-    decode_replica,
-)
+from headrace.wire.replica.decode import decode_replica
+from headrace.wire.replica.heartbeats import GroupBeat, NodeHeartbeatHeader, decode_beats
 
 BEAT = GroupBeat(group=5, view=2, commit=9, is_declined=False)
 

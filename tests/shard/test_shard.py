@@ -11,7 +11,7 @@ from headrace.vsr.events import GroupEffect, PieceRead
 from headrace.vsr.sessions import ClientTable
 from headrace.wire.layout import KIND_OFFSET, LIFE
 from headrace.wire.numbers import FrameKind
-from headrace.wire.seals import seal
+from headrace.wire.replica.seals import seal
 from tests.shard.stage import Stage
 
 

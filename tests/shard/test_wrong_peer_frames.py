@@ -16,8 +16,9 @@ from headrace.base.limits import HEADER_BYTES, OP_MAX
 from headrace.base.prng import Prng
 from headrace.vsr.state import Status
 from headrace.wire.numbers import FrameKind
-from headrace.wire.replica_headers import LAYOUTS, decode_replica
-from headrace.wire.seals import seal
+from headrace.wire.replica.decode import decode_replica
+from headrace.wire.replica.kinds import LAYOUTS
+from headrace.wire.replica.seals import seal
 from tests.shard.peer_lies import Liar
 from tests.shard.peer_shots import Shooter, largest, seal_frame
 from tests.shard.trio import COUNT, Trio

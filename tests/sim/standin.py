@@ -15,10 +15,10 @@ from headrace.sim.system import Boot, GroupFace, Refused, Running, Wiped
 from headrace.wire.evictions import EvictionReason, encode_eviction
 from headrace.wire.layout import SIZE
 from headrace.wire.numbers import Operation
-from headrace.wire.replica_headers import PREPARE, PrepareHeader
+from headrace.wire.replica.prepares import PREPARE, PrepareHeader
+from headrace.wire.replica.seals import body_checksum, is_sealed, seal
 from headrace.wire.replies import RESULT_OK, encode_reply
 from headrace.wire.requests import REQUEST, RequestHeader
-from headrace.wire.seals import body_checksum, is_sealed, seal
 
 JOURNAL_BYTES = 1 << 19
 

@@ -9,13 +9,11 @@ from headrace.sim.violation import SimViolationError
 from headrace.wire.errors import Code
 from headrace.wire.evictions import EvictionReason
 from headrace.wire.numbers import Operation
-from headrace.wire.replica_headers import (
+from headrace.wire.replica.prepares import PREPARE_OK, PrepareHeader, PrepareOkHeader
+from headrace.wire.replica.views import (
     DO_VIEW_CHANGE,
-    PREPARE_OK,
     START_VIEW_CHANGE,
     DoViewChangeHeader,
-    PrepareHeader,
-    PrepareOkHeader,
     StartViewChangeHeader,
 )
 from headrace.wire.replies import RESULT_OK, encode_reply

@@ -6,7 +6,7 @@ from headrace.ports.machine import Artifact
 from headrace.sim.machine import RECORDS, AppendMachine, WatchedMachine, encode_append
 from headrace.wire.errors import Code
 from headrace.wire.numbers import Operation
-from headrace.wire.replica_headers import PrepareHeader
+from headrace.wire.replica.prepares import PrepareHeader
 from headrace.wire.replies import RESULT_OK, encode_rejection
 
 

@@ -9,8 +9,8 @@ from headrace.sim.agenda import Agenda, exponential
 from headrace.sim.network import Network, NetworkOptions
 from headrace.wire.layout import CLUSTER_OFFSET, KIND_OFFSET
 from headrace.wire.numbers import FrameKind
-from headrace.wire.replica_headers import PREPARE_OK, PrepareOkHeader
-from headrace.wire.seals import is_sealed, seal
+from headrace.wire.replica.prepares import PREPARE_OK, PrepareOkHeader
+from headrace.wire.replica.seals import is_sealed, seal
 
 CLIENT = 1_000
 EVERYTHING = 1 << 14

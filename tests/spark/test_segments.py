@@ -15,8 +15,8 @@ from headrace.client.errors import DataDamaged
 from headrace.spark.columns import Clip, ColumnReader, Place
 from headrace.spark.segments import SegmentSource, SegmentUnusable, open_segment
 from headrace.wire.commands.segments import PlannedPiece, PlannedSegment
+from headrace.wire.replica.artifacts import chain_batch
 from headrace.wire.segment import SegmentHeader, encode_segment_header
-from headrace.wire.transfer import chain_batch
 from tests.kernel.samples import Stamp, batch_of, simple_messages
 from tests.node import running_node
 

@@ -7,8 +7,8 @@ from headrace.base.ids import METADATA_GROUP
 from headrace.base.limits import HEADER_BYTES
 from headrace.storage.store import Opened, Store, StoreConfig, format_store, open_store
 from headrace.wire.numbers import Operation
-from headrace.wire.replica_headers import PREPARE, PrepareHeader
-from headrace.wire.seals import body_checksum, seal
+from headrace.wire.replica.prepares import PREPARE, PrepareHeader
+from headrace.wire.replica.seals import body_checksum, seal
 from tests.storage.fake_disk import FakeDisk
 
 CLUSTER = 0xC1057E12

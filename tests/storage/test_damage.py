@@ -9,7 +9,7 @@ from headrace.ports.machine import Artifact
 from headrace.ports.recovered import GroupCheckpoint, RecoveredGroup, ViewState
 from headrace.storage.copies import BLOCK_BYTES, COPIES
 from headrace.storage.store import Opened, Refused, StoreConfig, Wiped, open_store
-from headrace.wire.replica_headers import PREPARE
+from headrace.wire.replica.prepares import PREPARE
 from tests.storage.fake_disk import FakeDisk
 from tests.storage.samples import CLUSTER, config, opened, prepare, started
 

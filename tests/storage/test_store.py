@@ -16,7 +16,7 @@ from headrace.ports.recovered import GroupCheckpoint, ViewState
 from headrace.storage.checkpoint import decode_checkpoint
 from headrace.storage.store import Store
 from headrace.wire.errors import Code
-from headrace.wire.replica_headers import PREPARE
+from headrace.wire.replica.prepares import PREPARE
 from tests.storage.fake_disk import FakeDisk
 from tests.storage.samples import config, formatted, opened, prepare, started
 from tests.storage.world import World, commit

@@ -7,7 +7,7 @@ from headrace.base.prng import Prng
 from headrace.ports.machine import Artifact
 from headrace.ports.recovered import GroupCheckpoint, RecoveredGroup, ViewState
 from headrace.storage.store import Opened, Store, StoreConfig
-from headrace.wire.replica_headers import PREPARE
+from headrace.wire.replica.prepares import PREPARE
 from tests.storage.fake_disk import FakeDisk
 from tests.storage.samples import GROUPS, formatted, opened, prepare
 

@@ -36,7 +36,8 @@ from headrace.vsr.sessions import ClientTable
 from headrace.vsr.state import GroupOptions, Shared
 from headrace.vsr.timeouts import Timeouts, Timer
 from headrace.wire.numbers import Operation
-from headrace.wire.replica_headers import PREPARE, decode_replica
+from headrace.wire.replica.decode import decode_replica
+from headrace.wire.replica.prepares import PREPARE
 from headrace.wire.requests import RequestHeader
 
 WRITES = (JournalPrepare, JournalTruncate, PersistView, TakeCheckpoint)

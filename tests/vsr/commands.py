@@ -9,7 +9,8 @@ from headrace.wire.errors import RefusedError, RemoteError
 from headrace.wire.evictions import EvictedError
 from headrace.wire.layout import KIND_OFFSET
 from headrace.wire.numbers import FrameKind, Operation
-from headrace.wire.replica_headers import PREPARE, decode_replica
+from headrace.wire.replica.decode import decode_replica
+from headrace.wire.replica.prepares import PREPARE
 from headrace.wire.replies import REPLY, read_answer
 from tests.vsr.cluster import Cluster
 

@@ -1,7 +1,7 @@
 """What waits for a gap to close is counted, once each, for all groups together."""
 
 from headrace.vsr.fetched import Fetched, Held
-from headrace.wire.replica_headers import PrepareHeader
+from headrace.wire.replica.prepares import PrepareHeader
 
 
 def put(fetched: Fetched, op: int, body: bytes) -> None:

@@ -2,8 +2,8 @@
 
 from headrace.vsr.merge import Decision, Merged, Vote, merge
 from headrace.vsr.quorum import quorums_of
-from headrace.wire.replica_headers import PREPARE, PrepareHeader
-from headrace.wire.seals import seal
+from headrace.wire.replica.prepares import PREPARE, PrepareHeader
+from headrace.wire.replica.seals import seal
 
 
 def chain(

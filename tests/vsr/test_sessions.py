@@ -3,7 +3,7 @@
 from headrace.base.limits import HEADER_BYTES
 from headrace.ports.machine import Verdict
 from headrace.vsr.sessions import ClientTable
-from headrace.wire.replica_headers import PrepareHeader
+from headrace.wire.replica.prepares import PrepareHeader
 from headrace.wire.replies import REPLY, ReplyHeader
 from headrace.wire.requests import RequestHeader
 

@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.base.limits import HEADER_BYTES
-from headrace.wire.replica_headers import PREPARE, PrepareHeader, seal_prepare
+from headrace.wire.replica.prepares import PREPARE, PrepareHeader, seal_prepare
+from headrace.wire.replica.seals import is_sealed, seal
 from headrace.wire.replies import REPLY, ReplyHeader, encode_committed
-from headrace.wire.seals import is_sealed, seal
 
 u8, u32 = st.integers(0, 2**8 - 1), st.integers(0, 2**32 - 1)
 u64, u128 = st.integers(0, 2**64 - 1), st.integers(0, 2**128 - 1)

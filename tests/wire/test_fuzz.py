@@ -26,16 +26,10 @@ from headrace.wire.evictions import (
 )
 from headrace.wire.fields import decode_user_headers, encode_user_headers, make_field
 from headrace.wire.frames import FrameCutter
-from headrace.wire.handshake import CHALLENGE, FINISH, HELLO, HandshakeHeader
 from headrace.wire.numbers import Operation
 from headrace.wire.options import OPTIONS, make_options
 from headrace.wire.permissions import PERMISSIONS
-from headrace.wire.replica_headers import decode_replica, decode_suffix
-from headrace.wire.replies import encode_reply, read_answer
-from headrace.wire.requests import REQUEST, RequestHeader, check_body, encode_request
-from headrace.wire.seals import seal
-from headrace.wire.segment import SegmentHeader, decode_segment_header, encode_segment_header
-from headrace.wire.transfer import (
+from headrace.wire.replica.artifacts import (
     Artifact,
     ClientEntry,
     decode_client_table,
@@ -43,8 +37,15 @@ from headrace.wire.transfer import (
     encode_client_table,
     encode_manifest,
 )
+from headrace.wire.replica.decode import decode_replica, decode_suffix
+from headrace.wire.replica.handshake import CHALLENGE, FINISH, HELLO, HandshakeHeader
+from headrace.wire.replica.kinds import LAYOUTS
+from headrace.wire.replica.seals import seal
+from headrace.wire.replies import encode_reply, read_answer
+from headrace.wire.requests import REQUEST, RequestHeader, check_body, encode_request
+from headrace.wire.segment import SegmentHeader, decode_segment_header, encode_segment_header
 from tests.wire.samples import INTERNAL_SAMPLES, SAMPLES
-from tests.wire.test_replicas import LAYOUTS, lawful
+from tests.wire.test_replicas import lawful
 from tests.wire.test_values import GOLDEN_PERMISSIONS_BYTES
 
 Target = Callable[[bytes], object]

@@ -1,7 +1,5 @@
 """What replicas send each other: headers, seals, handshake, transfer."""
 
-from typing import Any
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,9 +7,19 @@ from hypothesis import strategies as st
 from headrace.base.checksum import xxh3_64
 from headrace.base.ids import METADATA_GROUP
 from headrace.base.limits import HEADER_BYTES
-from headrace.wire import replica_headers
 from headrace.wire.errors import CorruptError, RemoteError
-from headrace.wire.handshake import (
+from headrace.wire.layout import KIND_OFFSET, VIEW, Header, Layout
+from headrace.wire.numbers import FrameKind, Operation
+from headrace.wire.replica.artifacts import (
+    Artifact,
+    ClientEntry,
+    decode_client_table,
+    decode_manifest,
+    encode_client_table,
+    encode_manifest,
+)
+from headrace.wire.replica.decode import decode_replica, decode_suffix, encode_suffix
+from headrace.wire.replica.handshake import (
     CHALLENGE,
     FINISH,
     HELLO,
@@ -21,28 +29,20 @@ from headrace.wire.handshake import (
     derive_key,
     make_mac,
 )
-from headrace.wire.layout import KIND_OFFSET, VIEW, Header, Layout
-from headrace.wire.numbers import FrameKind, Operation
-from headrace.wire.replica_headers import (
-    DO_VIEW_CHANGE,
-    PREPARE,
-    REPAIR_PREPARE,
-    DoViewChangeHeader,
+from headrace.wire.replica.heartbeats import (
+    NODE_HEARTBEAT,
     GroupBeat,
-    PrepareHeader,
-    decode_replica,
-    decode_suffix,
+    NodeHeartbeatHeader,
     encode_beats,
-    encode_suffix,
 )
-from headrace.wire.seals import body_checksum, is_sealed, seal
-from headrace.wire.transfer import (
-    Artifact,
-    ClientEntry,
-    decode_client_table,
-    decode_manifest,
-    encode_client_table,
-    encode_manifest,
+from headrace.wire.replica.kinds import LAYOUTS
+from headrace.wire.replica.prepares import PREPARE, REPAIR_PREPARE, PrepareHeader
+from headrace.wire.replica.seals import body_checksum, is_sealed, seal
+from headrace.wire.replica.views import (
+    DO_VIEW_CHANGE,
+    START_VIEW,
+    DoViewChangeHeader,
+    StartViewHeader,
 )
 
 BODY = b"body"
@@ -75,7 +75,6 @@ LAWFUL: dict[FrameKind, dict[str, int]] = {
     FrameKind.FORWARD_REGISTER_RESULT: {"outcome": 6},
     FrameKind.FORWARD_LOGOUT_RESULT: {"outcome": 4},
 }
-LAYOUTS: dict[int, Layout[Any]] = replica_headers.LAYOUTS
 every_kind = pytest.mark.parametrize("kind", sorted(LAYOUTS), ids=lambda kind: FrameKind(kind).name)
 
 
@@ -251,20 +250,16 @@ def test_a_body_where_none_belongs() -> None:
     ],
 )
 def test_beats_that_no_node_can_say(body: bytes) -> None:
-    header = replica_headers.NodeHeartbeatHeader(
-        size=HEADER_BYTES + len(body), checksum_body=xxh3_64(body)
-    )
+    header = NodeHeartbeatHeader(size=HEADER_BYTES + len(body), checksum_body=xxh3_64(body))
     with pytest.raises(RemoteError):
-        decode_replica(seal(replica_headers.NODE_HEARTBEAT.encode(header)) + body)
+        decode_replica(seal(NODE_HEARTBEAT.encode(header)) + body)
 
 
 def test_an_announced_log_has_no_gap() -> None:
     body = encode_suffix((sealed_prepare(7), None, sealed_prepare(5)))
-    header = replica_headers.StartViewHeader(
-        size=HEADER_BYTES + len(body), op=7, commit=5, group=METADATA_GROUP
-    )
+    header = StartViewHeader(size=HEADER_BYTES + len(body), op=7, commit=5, group=METADATA_GROUP)
     with pytest.raises(RemoteError, match="without blanks"):
-        decode_replica(seal(replica_headers.START_VIEW.encode(header)) + body)
+        decode_replica(seal(START_VIEW.encode(header)) + body)
 
 
 def test_a_suffix_that_is_no_chain() -> None:

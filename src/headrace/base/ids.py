@@ -71,6 +71,11 @@ def is_partition_group(group: int) -> bool:
     )
 
 
+def is_group(group: int) -> bool:
+    """Whether a number from outside is the id of a group that can exist."""
+    return group == METADATA_GROUP or is_partition_group(group)
+
+
 def unpack_namespace(group: GroupId) -> Namespace:
     """Give the partition of a group id; the inverse of `pack_namespace`."""
     assert is_partition_group(group)

@@ -8,7 +8,7 @@ import msgspec
 
 from headrace.wire.errors import Code
 from headrace.wire.numbers import Operation
-from headrace.wire.replica_headers import PrepareHeader
+from headrace.wire.replica.prepares import PrepareHeader
 
 # What decides who may still be here.
 OF_USERS = (

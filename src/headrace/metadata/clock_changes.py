@@ -7,7 +7,7 @@ from headrace.metadata.state import State
 from headrace.wire.codec import encode
 from headrace.wire.commands.clock import ACCEPTED_TIME, AcceptedTime
 from headrace.wire.commands.internal import AcceptTime
-from headrace.wire.replica_headers import PrepareHeader
+from headrace.wire.replica.prepares import PrepareHeader
 
 
 def note_time(state: State, header: PrepareHeader, request: None) -> bytes:

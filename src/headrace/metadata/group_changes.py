@@ -13,7 +13,7 @@ from headrace.metadata.state import Group, GroupKey, State
 from headrace.wire.commands.groups import CREATE_GROUP, CreateGroup, DeleteGroup
 from headrace.wire.commands.internal import JoinGroupAs, LeaveGroupAs, RemoveGroupMember
 from headrace.wire.errors import Code, RefusedError
-from headrace.wire.replica_headers import PrepareHeader
+from headrace.wire.replica.prepares import PrepareHeader
 
 
 def create_group(state: State, _header: PrepareHeader, request: CreateGroup) -> bytes:

@@ -30,10 +30,10 @@ from headrace.ports.machine import Artifact, Piece
 from headrace.ports.network import Buffer
 from headrace.wire.errors import Code, CorruptError, RefusedError
 from headrace.wire.numbers import Operation
-from headrace.wire.replica_headers import PrepareHeader
+from headrace.wire.replica.artifacts import ArtifactKind
+from headrace.wire.replica.prepares import PrepareHeader
 from headrace.wire.replies import RESULT_OK, encode_rejection
 from headrace.wire.requests import RequestHeader
-from headrace.wire.transfer import ArtifactKind
 
 # Hash so far, op, stamp, operation, user, then the client in two halves, then the body's hash.
 _LINK = struct.Struct("<QQQBIQQQ")

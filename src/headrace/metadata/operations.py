@@ -22,7 +22,7 @@ from headrace.wire.commands import clock, groups, internal, streams, tokens, top
 from headrace.wire.errors import CorruptError, DecodeError
 from headrace.wire.identifiers import Identifier
 from headrace.wire.numbers import Operation
-from headrace.wire.replica_headers import PrepareHeader
+from headrace.wire.replica.prepares import PrepareHeader
 
 Q = TypeVar("Q")
 

@@ -19,7 +19,7 @@ from headrace.wire.commands.streams import (
     UpdateStream,
 )
 from headrace.wire.errors import Code, RefusedError
-from headrace.wire.replica_headers import PrepareHeader
+from headrace.wire.replica.prepares import PrepareHeader
 
 
 def create_stream(state: State, header: PrepareHeader, request: CreateStream) -> bytes:

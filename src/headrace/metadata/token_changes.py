@@ -10,7 +10,7 @@ from headrace.metadata.state import NEVER, State, Token
 from headrace.wire.commands.internal import CreateTokenHashed
 from headrace.wire.commands.tokens import EXPIRY_NEVER, DeleteToken
 from headrace.wire.errors import Code, RefusedError
-from headrace.wire.replica_headers import PrepareHeader
+from headrace.wire.replica.prepares import PrepareHeader
 
 _TIME_MAX = (1 << 64) - 1
 

@@ -28,7 +28,7 @@ from headrace.wire.commands.topics import (
 )
 from headrace.wire.errors import Code, CorruptError, RefusedError
 from headrace.wire.options import Options, make_options
-from headrace.wire.replica_headers import PrepareHeader
+from headrace.wire.replica.prepares import PrepareHeader
 from headrace.wire.topic_options import IGNORE_CONSUMERS, SERVER_DEFAULT, canonical_option
 
 

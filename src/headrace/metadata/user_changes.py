@@ -24,7 +24,7 @@ from headrace.wire.commands.users import (
 from headrace.wire.errors import Code, CorruptError, RefusedError
 from headrace.wire.numbers import UserStatus
 from headrace.wire.permissions import Permissions
-from headrace.wire.replica_headers import PrepareHeader
+from headrace.wire.replica.prepares import PrepareHeader
 
 
 def create_user(state: State, header: PrepareHeader, request: CreateUser) -> bytes:

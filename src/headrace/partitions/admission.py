@@ -20,7 +20,7 @@ from headrace.wire.commands.internal import (
 )
 from headrace.wire.errors import CorruptError, DecodeError
 from headrace.wire.numbers import Operation
-from headrace.wire.replica_headers import PrepareHeader
+from headrace.wire.replica.prepares import PrepareHeader
 
 # The bodies of all ops of a partition but SendMessages, whose body is a batch.
 BODIES: dict[int, Codec[Any]] = {  # Each has a type of its own.

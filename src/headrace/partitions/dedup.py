@@ -33,7 +33,7 @@ from headrace.wire.batches import admit_batch, decode_batch_header
 from headrace.wire.codec import Reader
 from headrace.wire.errors import Code, CorruptError, DecodeError, RefusedError
 from headrace.wire.numbers import Operation, is_result_framed
-from headrace.wire.replica_headers import PrepareHeader
+from headrace.wire.replica.prepares import PrepareHeader
 from headrace.wire.replies import RESULT_OK, encode_committed, encode_rejection, read_rejection
 from headrace.wire.requests import RequestHeader
 

@@ -18,7 +18,7 @@ from headrace.ports.machine import Piece as AnyPiece
 from headrace.ports.segments import SegmentFile
 from headrace.wire.batches import decode_batch_header, split_batches, verify_batch
 from headrace.wire.errors import CorruptError, DecodeError
-from headrace.wire.transfer import ArtifactKind, chain_batch
+from headrace.wire.replica.artifacts import ArtifactKind, chain_batch
 
 
 class Fetched(msgspec.Struct, frozen=True):

@@ -67,10 +67,10 @@ from headrace.wire.commands.internal import (
 from headrace.wire.commands.segments import SegmentPlan
 from headrace.wire.errors import Code, CorruptError, RefusedError
 from headrace.wire.numbers import ConsumerKind, Operation
-from headrace.wire.replica_headers import PrepareHeader
+from headrace.wire.replica.artifacts import ArtifactKind
+from headrace.wire.replica.prepares import PrepareHeader
 from headrace.wire.replies import RESULT_OK, encode_rejection
 from headrace.wire.requests import RequestHeader
-from headrace.wire.transfer import ArtifactKind
 
 _STORES = (Operation.STORE_CONSUMER_OFFSET, Operation.AUTO_COMMIT_OFFSET)
 _LINK = struct.Struct("<QQQQQ")  # hash so far, of the op, and what came of it

@@ -14,7 +14,7 @@ import msgspec
 
 from headrace.ports.network import Buffer
 from headrace.ports.segments import SegmentFile
-from headrace.wire.replica_headers import PrepareHeader
+from headrace.wire.replica.prepares import PrepareHeader
 from headrace.wire.requests import RequestHeader
 
 
@@ -36,7 +36,7 @@ class StoredPiece(msgspec.Struct, frozen=True):
     kind: int
     frontier: int
     length: int
-    checksum: int  # as `wire.transfer.artifact_checksum` gives it for the bytes
+    checksum: int  # as `wire.replica.artifacts.artifact_checksum` gives it for the bytes
     file: SegmentFile
     position: int
 

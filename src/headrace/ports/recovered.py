@@ -4,7 +4,7 @@ import msgspec
 
 from headrace.ports.machine import Artifact
 from headrace.ports.network import Buffer
-from headrace.wire.replica_headers import PrepareHeader
+from headrace.wire.replica.prepares import PrepareHeader
 
 
 class ViewState(msgspec.Struct, frozen=True):

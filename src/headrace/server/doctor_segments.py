@@ -31,7 +31,7 @@ from headrace.server.doctor_start import NOT_JUDGED, Judged, is_dropped
 from headrace.server.folders import PARTITIONS_NAME
 from headrace.wire.batches import decode_batch_header, verify_batch
 from headrace.wire.errors import CorruptError, DecodeError
-from headrace.wire.replica_headers import PREPARE
+from headrace.wire.replica.prepares import PREPARE
 from headrace.wire.segment import SegmentHeader, decode_segment_header, segment_name
 
 _RESTORE = "restore the file from a copy of this folder"

@@ -37,7 +37,7 @@ from headrace.runtime.segment_tree import SegmentTree
 from headrace.runtime.whole import read_all
 from headrace.server.doctor_report import Verdict
 from headrace.wire.errors import CorruptError
-from headrace.wire.replica_headers import PREPARE
+from headrace.wire.replica.prepares import PREPARE
 
 _AGAIN = "written since the checkpoint: the next start writes it again from the journal"
 _DROPPED = "dropped by the log: the next start removes it"

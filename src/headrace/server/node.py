@@ -72,8 +72,8 @@ from headrace.transports.tcp import TcpListener
 from headrace.vsr.timeouts import Timeouts
 from headrace.wire.commands.system import ClusterMetadata
 from headrace.wire.commands.system import Node as NodeRecord
-from headrace.wire.handshake import cluster_id
 from headrace.wire.numbers import NodeStatus, Role, SnapshotType, Transport
+from headrace.wire.replica.handshake import cluster_id
 from headrace.wire.topic_options import RESPECT_CONSUMERS
 
 _TICK_MICROS = 10_000

@@ -31,7 +31,7 @@ from headrace.shard.carried import CarriedOps
 from headrace.storage.checkpointing import UnreadableError
 from headrace.storage.store import Store
 from headrace.vsr.replica import Replica
-from headrace.wire.replica_headers import PREPARE
+from headrace.wire.replica.prepares import PREPARE
 
 
 class Outside(Protocol):

@@ -19,12 +19,8 @@ from headrace.vsr.events import PrimaryBeat
 from headrace.vsr.replica import Replica
 from headrace.vsr.state import Shared
 from headrace.wire.numbers import FrameKind
-from headrace.wire.replica_headers import (
-    GroupBeat,
-    NodeHeartbeatHeader,
-    ReplicaHeader,
-    decode_beats,
-)
+from headrace.wire.replica.heartbeats import GroupBeat, NodeHeartbeatHeader, decode_beats
+from headrace.wire.replica.kinds import ReplicaHeader
 
 _UNHEARD_GROUPS_MAX = 4096
 # They keep the header that their first primary sealed, whoever passes them on.

@@ -8,13 +8,13 @@ from collections import deque
 
 from headrace.base.checksum import xxh3_64
 from headrace.base.limits import HEADER_BYTES
-from headrace.wire.replica_headers import (
+from headrace.wire.replica.heartbeats import (
     NODE_HEARTBEAT,
     GroupBeat,
     NodeHeartbeatHeader,
     encode_beats,
 )
-from headrace.wire.seals import seal
+from headrace.wire.replica.seals import seal
 
 
 class Peer:

@@ -72,12 +72,10 @@ from headrace.vsr.replica import GROUP_FRAMES, Replica
 from headrace.vsr.state import GroupOptions, ReserveParts, Shared
 from headrace.wire.errors import Code, RemoteError
 from headrace.wire.numbers import FrameKind, Operation
-from headrace.wire.replica_headers import (
-    PREPARE,
-    NodeHeartbeatHeader,
-    ReplicaHeader,
-    decode_replica,
-)
+from headrace.wire.replica.decode import decode_replica
+from headrace.wire.replica.heartbeats import NodeHeartbeatHeader
+from headrace.wire.replica.kinds import ReplicaHeader
+from headrace.wire.replica.prepares import PREPARE
 from headrace.wire.replies import encode_reply
 from headrace.wire.requests import REQUEST, RequestHeader
 

@@ -69,7 +69,8 @@ from headrace.wire.errors import RemoteError
 from headrace.wire.evictions import EVICTION, EvictionReason
 from headrace.wire.layout import KIND_OFFSET
 from headrace.wire.numbers import FrameKind, Operation, UserStatus, is_partition
-from headrace.wire.replica_headers import NodeHeartbeatHeader, decode_replica
+from headrace.wire.replica.decode import decode_replica
+from headrace.wire.replica.heartbeats import NodeHeartbeatHeader
 from headrace.wire.replies import REPLY, with_commit
 from headrace.wire.requests import RequestHeader
 

@@ -21,13 +21,8 @@ from headrace.sim.violation import SimViolationError
 from headrace.wire.evictions import EvictionReason
 from headrace.wire.layout import KIND_OFFSET
 from headrace.wire.numbers import FrameKind, Operation
-from headrace.wire.replica_headers import (
-    DO_VIEW_CHANGE,
-    PREPARE_OK,
-    START_VIEW_CHANGE,
-    DoViewChangeHeader,
-    PrepareHeader,
-)
+from headrace.wire.replica.prepares import PREPARE_OK, PrepareHeader
+from headrace.wire.replica.views import DO_VIEW_CHANGE, START_VIEW_CHANGE, DoViewChangeHeader
 from headrace.wire.replies import REPLY, RESULT_OK
 from headrace.wire.requests import REQUEST
 

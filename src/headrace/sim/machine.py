@@ -16,10 +16,10 @@ from headrace.ports.machine import Artifact, Piece, StateMachine
 from headrace.ports.network import Buffer
 from headrace.wire.errors import Code
 from headrace.wire.numbers import Operation
-from headrace.wire.replica_headers import PrepareHeader
+from headrace.wire.replica.artifacts import ArtifactKind
+from headrace.wire.replica.prepares import PrepareHeader
 from headrace.wire.replies import RESULT_OK, encode_rejection
 from headrace.wire.requests import RequestHeader
-from headrace.wire.transfer import ArtifactKind
 
 PIECE_BYTES = 512
 NO_OFFSET = (1 << 64) - 1

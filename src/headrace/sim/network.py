@@ -12,7 +12,7 @@ from headrace.base.limits import HEADER_BYTES
 from headrace.base.prng import Prng
 from headrace.sim.agenda import Agenda, exponential
 from headrace.wire.layout import CLUSTER_OFFSET, KIND_OFFSET
-from headrace.wire.seals import seal
+from headrace.wire.replica.seals import seal
 
 _PER = 1 << 14  # rates are parts of this
 _KEPT_MAX = 64

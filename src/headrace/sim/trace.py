@@ -12,7 +12,7 @@ from headrace.ports.network import FramesArrived, RequestsArrived, SendFrame, Se
 from headrace.wire.evictions import EVICTION
 from headrace.wire.layout import KIND_OFFSET
 from headrace.wire.numbers import FrameKind
-from headrace.wire.replica_headers import LAYOUTS
+from headrace.wire.replica.kinds import LAYOUTS
 from headrace.wire.replies import REPLY
 from headrace.wire.requests import REQUEST
 

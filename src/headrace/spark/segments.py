@@ -25,8 +25,8 @@ from headrace.spark.batches import Batches
 from headrace.spark.columns import Clip
 from headrace.wire.commands.segments import PlannedPiece, PlannedSegment, SegmentPlan
 from headrace.wire.errors import CorruptError
+from headrace.wire.replica.artifacts import chain_batch
 from headrace.wire.segment import SegmentHeader, decode_segment_header
-from headrace.wire.transfer import chain_batch
 
 
 class SegmentUnusable(Exception):  # noqa: N818 - says what is so, as the client's errors do

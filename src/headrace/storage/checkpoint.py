@@ -19,7 +19,7 @@ from headrace.storage.config import IDENTITY_BYTES, Identity, unpack_identity
 from headrace.storage.marker import VersionError
 from headrace.wire.codec import Data, Reader
 from headrace.wire.errors import CorruptError, DecodeError
-from headrace.wire.seals import is_sealed
+from headrace.wire.replica.seals import is_sealed
 
 CHECKPOINT_VERSION = 1
 

@@ -26,8 +26,8 @@ from headrace.wire.codec import Data
 from headrace.wire.errors import CorruptError
 from headrace.wire.layout import CHECKSUM_BODY, KIND_OFFSET
 from headrace.wire.numbers import FrameKind, find_operation
-from headrace.wire.replica_headers import PREPARE
-from headrace.wire.seals import is_body
+from headrace.wire.replica.prepares import PREPARE
+from headrace.wire.replica.seals import is_body
 
 RECORD_VERSION = 1
 RECORD_MAGIC = b"HRJRNAL1"

@@ -34,8 +34,8 @@ from headrace.storage.journal import apply_to_index
 from headrace.storage.judge import GoodRecord, Verdict
 from headrace.storage.records import Entry, Kind, prepare_entry, prepare_op, view_of
 from headrace.wire.errors import RemoteError
-from headrace.wire.replica_headers import PREPARE, PrepareHeader
-from headrace.wire.seals import is_sealed
+from headrace.wire.replica.prepares import PREPARE, PrepareHeader
+from headrace.wire.replica.seals import is_sealed
 
 
 class _Held(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from headrace.ports.network import Buffer, SendFrame, SendReply
 from headrace.ports.recovered import ViewState
 from headrace.vsr.timeouts import Timer
 from headrace.wire.numbers import FrameKind, Operation
-from headrace.wire.replica_headers import ReplicaHeader
+from headrace.wire.replica.kinds import ReplicaHeader
 from headrace.wire.requests import RequestHeader
 
 

@@ -9,7 +9,7 @@ Invariants: `Held` is the sum of all that wait, of every group that lives.
 from typing import NamedTuple
 
 from headrace.ports.network import Buffer
-from headrace.wire.replica_headers import PrepareHeader
+from headrace.wire.replica.prepares import PrepareHeader
 
 
 class Held:

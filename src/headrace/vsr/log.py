@@ -5,7 +5,7 @@ Invariants: ops from `linked` to the head are known and hang together by their p
 """
 
 from headrace.ports.network import Buffer
-from headrace.wire.replica_headers import PREPARE, PrepareHeader
+from headrace.wire.replica.prepares import PREPARE, PrepareHeader
 
 GENESIS = 0  # the parent of op 1
 

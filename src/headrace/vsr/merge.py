@@ -10,7 +10,7 @@ import msgspec
 
 from headrace.base.limits import PIPELINE_OPS_MAX
 from headrace.vsr.quorum import Quorums
-from headrace.wire.replica_headers import PrepareHeader
+from headrace.wire.replica.prepares import PrepareHeader
 
 
 class Vote(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,15 +31,10 @@ from headrace.wire.errors import Code, CorruptError, RefusedError
 from headrace.wire.evictions import EvictionReason, encode_eviction
 from headrace.wire.layout import VIEW
 from headrace.wire.numbers import Operation
-from headrace.wire.replica_headers import (
-    PREPARE_OK,
-    PrepareHeader,
-    PrepareOkHeader,
-    seal_prepare,
-)
+from headrace.wire.replica.prepares import PREPARE_OK, PrepareHeader, PrepareOkHeader, seal_prepare
+from headrace.wire.replica.seals import body_checksum
 from headrace.wire.replies import RESULT_OK, encode_committed, encode_rejection, encode_reply
 from headrace.wire.requests import RequestHeader
-from headrace.wire.seals import body_checksum
 
 _EVICTIONS = {
     Verdict.NO_SESSION: EvictionReason.NO_SESSION,

@@ -7,7 +7,7 @@ can be unknown to all of them (FM-7).
 
 from headrace.vsr.state import State, Status
 from headrace.vsr.timeouts import Timer
-from headrace.wire.replica_headers import (
+from headrace.wire.replica.views import (
     RECOVERY_REPORT,
     REQUEST_START_VIEW,
     RecoveryReportHeader,

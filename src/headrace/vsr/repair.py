@@ -15,7 +15,7 @@ from headrace.vsr.state import State, Status
 from headrace.vsr.timeouts import Timer
 from headrace.wire.layout import KIND_OFFSET, VIEW
 from headrace.wire.numbers import FrameKind
-from headrace.wire.replica_headers import (
+from headrace.wire.replica.prepares import (
     RANGE_EVICTED,
     REQUEST_PREPARES,
     PrepareHeader,

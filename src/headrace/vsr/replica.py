@@ -33,22 +33,26 @@ from headrace.vsr.log import Entry
 from headrace.vsr.state import GroupOptions, Shared, State, Status
 from headrace.vsr.timeouts import Timer
 from headrace.wire.numbers import FrameKind
-from headrace.wire.replica_headers import (
+from headrace.wire.replica.heartbeats import GroupBeat
+from headrace.wire.replica.prepares import (
     PREPARE,
-    DoViewChangeHeader,
-    GroupBeat,
     PrepareHeader,
     PrepareOkHeader,
-    RecoveryReportHeader,
     RepairEndHeader,
     RequestPreparesHeader,
-    RequestStartViewHeader,
+)
+from headrace.wire.replica.transfers import (
     RequestStateChunkHeader,
     RequestStateTransferHeader,
-    StartViewChangeHeader,
-    StartViewHeader,
     StateChunkHeader,
     StateTransferTargetHeader,
+)
+from headrace.wire.replica.views import (
+    DoViewChangeHeader,
+    RecoveryReportHeader,
+    RequestStartViewHeader,
+    StartViewChangeHeader,
+    StartViewHeader,
 )
 from headrace.wire.requests import RequestHeader
 

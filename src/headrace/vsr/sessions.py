@@ -8,10 +8,10 @@ from operator import itemgetter
 from headrace.base.limits import CLIENT_TABLE_REPLIES_MAX
 from headrace.ports.machine import Verdict
 from headrace.ports.network import Buffer
-from headrace.wire.replica_headers import PrepareHeader
+from headrace.wire.replica.artifacts import ClientEntry, decode_client_table, encode_client_table
+from headrace.wire.replica.prepares import PrepareHeader
 from headrace.wire.replies import REPLY
 from headrace.wire.requests import RequestHeader
-from headrace.wire.transfer import ClientEntry, decode_client_table, encode_client_table
 
 CLIENTS_MAX = 8192
 

@@ -26,12 +26,12 @@ from headrace.vsr.quorum import Quorums
 from headrace.vsr.timeouts import BACKOFF_SHIFT_MAX, Timeouts, Timer, backed_off
 from headrace.wire.errors import Code
 from headrace.wire.layout import LIFE, ORIGIN, H, Layout
-from headrace.wire.seals import seal
+from headrace.wire.replica.seals import seal
 
 if TYPE_CHECKING:
     from headrace.vsr.merge import Vote
     from headrace.vsr.transfer_session import Offer, Pull
-    from headrace.wire.replica_headers import RequestStateChunkHeader
+    from headrace.wire.replica.transfers import RequestStateChunkHeader
     from headrace.wire.requests import RequestHeader
 
 

@@ -18,19 +18,19 @@ from headrace.vsr.repair import link, start_repair, stop_repair
 from headrace.vsr.state import State, Status
 from headrace.vsr.timeouts import Timer
 from headrace.vsr.transfer_session import CLIENT_TABLE, COMMIT_HEADER, Offer, Pull, describe
-from headrace.wire import transfer as wire
 from headrace.wire.errors import CorruptError, RemoteError
-from headrace.wire.replica_headers import (
+from headrace.wire.replica import artifacts as wire
+from headrace.wire.replica.decode import decode_prepare
+from headrace.wire.replica.prepares import RepairEndHeader
+from headrace.wire.replica.transfers import (
     REQUEST_STATE_CHUNK,
     REQUEST_STATE_TRANSFER,
     STATE_CHUNK,
     STATE_TRANSFER_TARGET,
-    RepairEndHeader,
     RequestStateChunkHeader,
     RequestStateTransferHeader,
     StateChunkHeader,
     StateTransferTargetHeader,
-    decode_prepare,
 )
 
 _ATTEMPTS_MAX = 8

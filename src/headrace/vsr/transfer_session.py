@@ -1,8 +1,8 @@
 """The two ends of a state transfer, as values: what is offered, and how much of it is here."""
 
 from headrace.ports.machine import Artifact, Piece
-from headrace.wire import transfer as wire
 from headrace.wire.errors import CorruptError
+from headrace.wire.replica import artifacts as wire
 
 # Artifacts that consensus adds to the machine's own.
 CLIENT_TABLE = 1

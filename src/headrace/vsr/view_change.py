@@ -7,6 +7,8 @@
 A vote and an announcement leave only once the journal will remember the view they speak for.
 """
 
+from typing import TYPE_CHECKING
+
 from headrace.base.limits import HEADER_BYTES, PIPELINE_OPS_MAX
 from headrace.vsr.events import JournalPrepare, JournalTruncate
 from headrace.vsr.lease import is_bound
@@ -24,17 +26,19 @@ from headrace.vsr.repair import contradicts_applied, link, missing_range, start_
 from headrace.vsr.state import State, Status
 from headrace.vsr.timeouts import Timer
 from headrace.vsr.transfer import abandon_pull
-from headrace.wire.replica_headers import (
+from headrace.wire.replica.decode import decode_suffix
+from headrace.wire.replica.views import (
     DO_VIEW_CHANGE,
     START_VIEW,
     START_VIEW_CHANGE,
     DoViewChangeHeader,
-    PrepareHeader,
     RequestStartViewHeader,
     StartViewChangeHeader,
     StartViewHeader,
-    decode_suffix,
 )
+
+if TYPE_CHECKING:
+    from headrace.wire.replica.prepares import PrepareHeader
 
 _BLANK = bytes(HEADER_BYTES)
 _DOUBLINGS_MAX = 2  # of the time that a view change gets, while none comes about

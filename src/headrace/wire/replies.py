@@ -12,7 +12,7 @@ from headrace.wire.errors import Code, DecodeError, RefusedError, RemoteError
 from headrace.wire.evictions import decode_eviction
 from headrace.wire.layout import KIND_OFFSET, Header, Layout
 from headrace.wire.numbers import FrameKind, Operation, find_operation, is_result_framed
-from headrace.wire.replica_headers import PrepareHeader
+from headrace.wire.replica.prepares import PrepareHeader
 from headrace.wire.requests import RequestHeader
 
 RESULT_OK = bytes(4)

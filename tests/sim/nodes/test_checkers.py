@@ -15,7 +15,7 @@ from headrace.wire.batches import admit_batch
 from headrace.wire.commands.messages import Confirmation, PolledMessages, StoredOffset
 from headrace.wire.identifiers import First, FromOffset, FromTimestamp, Last, Next, Strategy
 from headrace.wire.numbers import ConsumerKind, Operation
-from headrace.wire.replica_headers import PrepareHeader
+from headrace.wire.replica.prepares import PrepareHeader
 
 GROUP = GroupId(0)
 NAME = "t0/0"

@@ -26,7 +26,7 @@ from headrace.wire.commands.internal import (
 )
 from headrace.wire.errors import Code
 from headrace.wire.numbers import ConsumerKind, Operation
-from headrace.wire.replica_headers import PrepareHeader
+from headrace.wire.replica.prepares import PrepareHeader
 from headrace.wire.replies import RESULT_OK, encode_rejection
 
 GROUP = GroupId(0)

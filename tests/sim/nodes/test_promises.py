@@ -6,12 +6,11 @@ from headrace.sim.nodes.history import Incarnation
 from headrace.sim.nodes.promises import Promises
 from headrace.sim.violation import SimViolationError
 from headrace.vsr.replica import Replica
-from headrace.wire.replica_headers import (
+from headrace.wire.replica.prepares import PREPARE_OK, PrepareOkHeader
+from headrace.wire.replica.views import (
     DO_VIEW_CHANGE,
-    PREPARE_OK,
     START_VIEW_CHANGE,
     DoViewChangeHeader,
-    PrepareOkHeader,
     StartViewChangeHeader,
 )
 

@@ -44,7 +44,7 @@ from headrace.wire.commands.messages import Confirmation, PolledMessages, Stored
 from headrace.wire.errors import CorruptError, DecodeError
 from headrace.wire.identifiers import Strategy
 from headrace.wire.numbers import ConsumerKind, Operation
-from headrace.wire.replica_headers import PrepareHeader
+from headrace.wire.replica.prepares import PrepareHeader
 
 METADATA = Incarnation(METADATA_GROUP, 0)
 

@@ -9,7 +9,7 @@ from headrace.sim.nodes.model import Batch, PartitionModel
 from headrace.sim.nodes.repeats import Repeats, content_in_log
 from headrace.sim.violation import SimViolationError
 from headrace.wire.numbers import ConsumerKind
-from headrace.wire.replica_headers import PrepareHeader
+from headrace.wire.replica.prepares import PrepareHeader
 
 CONSUMERS = tuple((kind, number) for kind in ConsumerKind for number in range(4))
 

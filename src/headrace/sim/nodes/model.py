@@ -31,7 +31,7 @@ from headrace.wire.commands.internal import (
 )
 from headrace.wire.commands.messages import SEND_MESSAGES
 from headrace.wire.numbers import ConsumerKind, Operation
-from headrace.wire.replica_headers import PrepareHeader
+from headrace.wire.replica.prepares import PrepareHeader
 from headrace.wire.replies import RESULT_OK
 from headrace.wire.topic_options import IGNORE_CONSUMERS
 

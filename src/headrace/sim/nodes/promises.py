@@ -9,7 +9,8 @@ from headrace.sim.violation import SimViolationError
 from headrace.vsr.replica import Replica
 from headrace.wire.layout import KIND_OFFSET
 from headrace.wire.numbers import FrameKind
-from headrace.wire.replica_headers import DO_VIEW_CHANGE, PREPARE_OK, START_VIEW_CHANGE
+from headrace.wire.replica.prepares import PREPARE_OK
+from headrace.wire.replica.views import DO_VIEW_CHANGE, START_VIEW_CHANGE
 
 
 class _Promise:

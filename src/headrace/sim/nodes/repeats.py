@@ -10,7 +10,7 @@ from headrace.sim.violation import SimViolationError
 from headrace.wire.codec import decode_exactly
 from headrace.wire.commands.internal import OFFSET_MARK
 from headrace.wire.numbers import Operation
-from headrace.wire.replica_headers import PrepareHeader
+from headrace.wire.replica.prepares import PrepareHeader
 
 # What tells requests of one number apart, as far as log and client both show it.
 Content = tuple[int, bytes, int]

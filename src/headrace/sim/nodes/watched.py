@@ -6,7 +6,7 @@ from headrace.partitions.machine import PartitionMachine
 from headrace.ports.machine import Artifact, Piece, StateMachine
 from headrace.ports.network import Buffer
 from headrace.sim.nodes.history import Applied, facts_of
-from headrace.wire.replica_headers import PrepareHeader
+from headrace.wire.replica.prepares import PrepareHeader
 from headrace.wire.requests import RequestHeader
 
 

@@ -1,0 +1,171 @@
+"""Headers of the ops of a group's log: ordered, acknowledged, fetched by those that miss them."""
+
+import msgspec
+
+from headrace.base.checksum import xxh3_64
+from headrace.base.limits import HEADER_BYTES
+from headrace.wire.layout import CHECKSUM, VIEW, Header, Layout
+from headrace.wire.numbers import FrameKind
+
+
+class PrepareHeader(Header, frozen=True):
+    """One op of a group's log; its body is the operation's."""
+
+    client: int = 0
+    parent: int = 0
+    request_checksum: int = 0
+    op: int = 0
+    commit: int = 0
+    timestamp: int = 0
+    request: int = 0
+    operation: int = 0
+    group: int = 0
+    user_id: int = 0
+    is_anew: int = 0  # a new request, though its number may be used (O4.2)
+
+
+class PrepareOkHeader(Header, frozen=True):
+    """Acknowledges one op."""
+
+    parent: int = 0
+    prepare_checksum: int = 0
+    op: int = 0
+    commit: int = 0
+    timestamp: int = 0
+    request: int = 0
+    operation: int = 0
+    group: int = 0
+
+
+class RequestPreparesHeader(Header, frozen=True):
+    """Asks for a range of the log."""
+
+    nonce: int = 0
+    from_op: int = 0
+    to_op: int = 0
+    group: int = 0
+
+
+class RepairEndHeader(Header, frozen=True):
+    """Ends a repair: the last op served, or the oldest one still held."""
+
+    nonce: int = 0
+    op: int = 0
+    group: int = 0
+
+
+def _prepare_layout(kind: FrameKind) -> Layout[PrepareHeader]:
+    return Layout(
+        kind,
+        PrepareHeader,
+        reserved_zero=True,
+        client=(128, 16),
+        parent=(144, 16),
+        request_checksum=(160, 16),
+        op=(176, 8),
+        commit=(184, 8),
+        timestamp=(192, 8),
+        request=(200, 8),
+        operation=(208, 1),
+        group=(216, 8),
+        user_id=(224, 4),
+        is_anew=(228, 1),
+    )
+
+
+PREPARE = _prepare_layout(FrameKind.PREPARE)
+REPAIR_PREPARE = _prepare_layout(FrameKind.REPAIR_PREPARE)
+PREPARE_OK = Layout(
+    FrameKind.PREPARE_OK,
+    PrepareOkHeader,
+    parent=(128, 16),
+    prepare_checksum=(144, 16),
+    op=(160, 8),
+    commit=(168, 8),
+    timestamp=(176, 8),
+    request=(184, 8),
+    operation=(192, 1),
+    group=(200, 8),
+)
+REQUEST_PREPARES = Layout(
+    FrameKind.REQUEST_PREPARES,
+    RequestPreparesHeader,
+    nonce=(128, 16),
+    from_op=(144, 8),
+    to_op=(152, 8),
+    group=(160, 8),
+)
+
+
+def _repair_end_layout(kind: FrameKind) -> Layout[RepairEndHeader]:
+    return Layout(kind, RepairEndHeader, nonce=(128, 16), op=(144, 8), group=(152, 8))
+
+
+REPAIR_DONE = _repair_end_layout(FrameKind.REPAIR_DONE)
+RANGE_EVICTED = _repair_end_layout(FrameKind.RANGE_EVICTED)
+
+# The same bytes as `PREPARE` writes, in one call: a primary makes one for every request.
+_ZERO_CHECKSUM = bytes(CHECKSUM.stop)
+_IDENTITY = PREPARE.struct(
+    "checksum_body",
+    "cluster",
+    "size",
+    "release",
+    "kind",
+    "replica",
+    "life",
+    "origin",
+    "client",
+    "parent",
+    "request_checksum",
+    "op",
+    "commit",
+    "timestamp",
+    "request",
+    "operation",
+    "group",
+    "user_id",
+    "is_anew",
+    start=CHECKSUM.stop,
+    end=HEADER_BYTES,
+)
+_TO_VIEW = slice(CHECKSUM.stop, VIEW.start)
+_FROM_VIEW = slice(VIEW.stop, HEADER_BYTES)
+
+
+def seal_prepare(header: PrepareHeader) -> tuple[PrepareHeader, bytes]:
+    """Give a prepare with its checksum, and its bytes.
+
+    The checksum leaves out itself and the view, as `seals.seal` has it.
+    """
+    covered = _ZERO_CHECKSUM + _IDENTITY.pack(
+        header.checksum_body.to_bytes(16, "little"),
+        header.cluster.to_bytes(16, "little"),
+        header.size,
+        header.release,
+        FrameKind.PREPARE,
+        header.replica,
+        header.life,
+        header.origin,
+        header.client.to_bytes(16, "little"),
+        header.parent.to_bytes(16, "little"),
+        header.request_checksum.to_bytes(16, "little"),
+        header.op,
+        header.commit,
+        header.timestamp,
+        header.request,
+        header.operation,
+        header.group,
+        header.user_id,
+        header.is_anew,
+    )
+    checksum = xxh3_64(covered)
+    data = b"".join(
+        (
+            checksum.to_bytes(16, "little"),
+            covered[_TO_VIEW],
+            header.view.to_bytes(4, "little"),
+            covered[_FROM_VIEW],
+        )
+    )
+    return msgspec.structs.replace(header, checksum=checksum), data
