@@ -18,7 +18,7 @@ __version__ = "0.1.0"
 _CLIENT = "headrace.client"
 # What is offered here, and the module that has it.
 _HOMES = {
-    "connect": "headrace.client.sync",
+    "connect": "headrace.client.sync.client",
     **dict.fromkeys(
         (
             "AlreadyApplied",

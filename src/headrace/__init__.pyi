@@ -23,6 +23,6 @@ from headrace.client import Unauthenticated as Unauthenticated
 from headrace.client import Unauthorized as Unauthorized
 from headrace.client import Unavailable as Unavailable
 from headrace.client import Unreadable as Unreadable
-from headrace.client.sync import connect as connect
+from headrace.client.sync.client import connect as connect
 
 __version__: str

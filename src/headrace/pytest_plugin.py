@@ -34,7 +34,7 @@ from headrace.base.nearest import refuse_unknown
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from headrace.client.aio import Connecting
+    from headrace.client.aio.client import Connecting
 
 START_SECONDS_MAX = 30.0
 STOP_SECONDS_MAX = 30.0

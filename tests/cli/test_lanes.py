@@ -14,7 +14,7 @@ from headrace.wire.batches import admit_batch
 from headrace.wire.commands.messages import PolledMessages
 
 if TYPE_CHECKING:
-    from headrace.client.sync_consumer import Consumer
+    from headrace.client.sync.consumer import Consumer
 
 
 def polled(partition: int, base: int, batches: list[tuple[int, int]]) -> Messages:

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from headrace import kernel
-from headrace.client.call import Call, Flow
 from headrace.client.errors import refused
 from headrace.client.messages import build_batch
-from headrace.client.steps import Pause, drive
+from headrace.client.session.call import Call, Flow
+from headrace.client.session.steps import Pause, drive
 from headrace.wire.batches import admit_batch, decode_batch_header
 from headrace.wire.commands import groups, messages, topics
 from headrace.wire.commands.groups import Assignment

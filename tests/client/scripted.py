@@ -6,9 +6,9 @@ from typing import Any, TypeVar
 
 from headrace.base.endpoints import Endpoint
 from headrace.base.limits import HEADER_BYTES
-from headrace.client.connecting import Settings
-from headrace.client.session import Session
-from headrace.client.steps import Effect, Open, Pause, Steps, Transmit, drive
+from headrace.client.session.session import Session
+from headrace.client.session.settings import Settings
+from headrace.client.session.steps import Effect, Open, Pause, Steps, Transmit, drive
 from headrace.wire.commands.session import LOGIN_PASSWORD, PasswordLogin, Registered
 from headrace.wire.errors import Code
 from headrace.wire.evictions import EvictionReason, encode_eviction

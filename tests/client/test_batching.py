@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.base.checksum import xxh32
-from headrace.client.batching import Batch, Batcher
-from headrace.client.call import Call
 from headrace.client.calls.messages import Sent
 from headrace.client.errors import NotFound, RefusedByServer, Unavailable
-from headrace.client.producer_options import ProducerOptions, read_producer_options
-from headrace.client.routing import COUNT_SECONDS_MAX, Router
+from headrace.client.produce.batching import Batch, Batcher
+from headrace.client.produce.options import ProducerOptions, read_producer_options
+from headrace.client.produce.routing import COUNT_SECONDS_MAX, Router
+from headrace.client.session.call import Call
 from headrace.kernel import verify
 from headrace.wire.commands.messages import SEND_MESSAGES, SendMessages
 from headrace.wire.identifiers import ToPartition

@@ -5,12 +5,12 @@ from types import ModuleType
 
 import pytest
 
-from headrace.client.aio import AsyncClient
-from headrace.client.call import Call
+from headrace.client.aio.client import AsyncClient
 from headrace.client.calls import groups, messages, segments, streams, system, users
 from headrace.client.calls.names import join_topic, make_consumer, split_topic
 from headrace.client.errors import NotFound
-from headrace.client.sync import Client
+from headrace.client.session.call import Call
+from headrace.client.sync.client import Client
 from headrace.wire.commands.session import COMMANDS as SESSION_COMMANDS
 from headrace.wire.commands.table import COMMANDS
 from headrace.wire.commands.topics import CREATE_TOPIC

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.client.call import Call
-from headrace.client.damage import SINGLE_STEPS_MAX, find_unreadable
+from headrace.client.consume.damage import SINGLE_STEPS_MAX, find_unreadable
 from headrace.client.errors import RefusedByServer, Unreadable, refused
 from headrace.client.messages import Messages
-from headrace.client.steps import Pause
+from headrace.client.session.call import Call
+from headrace.client.session.steps import Pause
 from headrace.kernel import Columns
 from headrace.wire.commands.messages import POLL_MESSAGES
 from headrace.wire.errors import Code

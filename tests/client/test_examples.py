@@ -8,13 +8,15 @@ from types import ModuleType
 import pytest
 
 import headrace
-from headrace.client import batching, sync, sync_consumer, sync_producer
 from headrace.client.calls import groups, messages, streams, system, users
+from headrace.client.produce import batching
+from headrace.client.sync import client as sync_client
+from headrace.client.sync import consumer, producer
 from tests.node import Node
 
 pytestmark = pytest.mark.slow
 
-MODULES = (streams, groups, users, system, messages, sync, sync_producer, sync_consumer, batching)
+MODULES = (streams, groups, users, system, messages, sync_client, producer, consumer, batching)
 GUIDE = Path(__file__).parent.parent.parent / "docs" / "guide" / "python.md"
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.base.limits import FRAME_BYTES_MAX, HEADER_BYTES
-from headrace.client.inbox import FIRST_BYTES, KEPT_BYTES_MAX, Inbox
+from headrace.client.session.inbox import FIRST_BYTES, KEPT_BYTES_MAX, Inbox
 from headrace.wire.errors import RemoteError
 from headrace.wire.layout import SIZE
 

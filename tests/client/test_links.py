@@ -10,9 +10,9 @@ from contextlib import contextmanager
 import pytest
 
 from headrace.base.endpoints import Endpoint
-from headrace.client.aio_link import SPARE_BYTES, AioLink
-from headrace.client.steps import Effect, Open, Receive, Transmit
-from headrace.client.sync_link import SyncLink
+from headrace.client.aio.link import SPARE_BYTES, AioLink
+from headrace.client.session.steps import Effect, Open, Receive, Transmit
+from headrace.client.sync.link import SyncLink
 
 LARGE = bytes(range(256)) * 20_000  # 5 MB
 Carry = Callable[[Effect], int]

@@ -7,8 +7,8 @@ import pytest
 
 import headrace
 from headrace import aio
-from headrace.client.aio import AsyncClient
-from headrace.client.connecting import resolve
+from headrace.client.aio.client import AsyncClient
+from headrace.client.session.settings import resolve
 
 SLIPS = [
     ("consumer", {"grup": "billing"}, r"consumer\(\) .* 'grup'; did you mean group\?"),

@@ -24,9 +24,9 @@ from apache_iggy import (
 
 import headrace
 from headrace.base.endpoints import Endpoint
-from headrace.client.batching import Place
-from headrace.client.connection import Connection
-from headrace.client.steps import Steps
+from headrace.client.produce.batching import Place
+from headrace.client.session.connection import Connection
+from headrace.client.session.steps import Steps
 from headrace.wire.numbers import Operation
 from tests.client.proxy import Plan, faulty_proxy
 from tests.node import Node

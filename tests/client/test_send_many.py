@@ -13,12 +13,12 @@ from typing import Any, TypeVar, Unpack, cast
 import pytest
 
 from headrace.base.limits import MIB
-from headrace.client.aio_producer import AsyncProducer
-from headrace.client.call import Call
+from headrace.client.aio.producer import AsyncProducer
 from headrace.client.calls.messages import Sent
 from headrace.client.errors import BufferFull
-from headrace.client.producer_options import ProducerOptions, read_producer_options
-from headrace.client.sync_producer import Producer
+from headrace.client.produce.options import ProducerOptions, read_producer_options
+from headrace.client.session.call import Call
+from headrace.client.sync.producer import Producer
 from headrace.kernel import PAYLOAD_BYTES_MAX
 from headrace.wire.commands.messages import SEND_MESSAGES
 

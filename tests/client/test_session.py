@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.client.call import Call, make_call
 from headrace.client.calls import streams, system
 from headrace.client.calls.messages import Sent, send_batch
 from headrace.client.errors import (
@@ -20,8 +19,9 @@ from headrace.client.errors import (
     Unauthorized,
     Unavailable,
 )
-from headrace.client.session import BACKOFF_SECONDS_MAX, Session, backoff
-from headrace.client.steps import Transmit
+from headrace.client.session.call import Call, make_call
+from headrace.client.session.session import BACKOFF_SECONDS_MAX, Session, backoff
+from headrace.client.session.steps import Transmit
 from headrace.wire.commands.messages import SEND_MESSAGES, Confirmation
 from headrace.wire.commands.system import PING
 from headrace.wire.errors import Code

@@ -18,7 +18,7 @@ from apache_iggy import (
 )
 
 from headrace.base.checksum import xxh32
-from headrace.client import aio
+from headrace.client.aio import client as aio
 from headrace.client.messages import build_batch
 from headrace.wire.commands.messages import (
     DELETE_OFFSET,

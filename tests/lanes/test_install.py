@@ -26,5 +26,5 @@ def test_pip_install(tmp_path: Path, needs: Callable[[str], str]) -> None:
     run(sys.executable, "-m", "venv", str(environment))
     python = str(environment / "bin" / "python")
     run(python, "-m", "pip", "install", "--quiet", str(project), CC=needs("gcc"))
-    assert run(python, "-c", SMOKE) == "headrace.client.sync native True\n"
+    assert run(python, "-c", SMOKE) == "headrace.client.sync.client native True\n"
     assert "Usage: headrace" in run(str(environment / "bin" / "headrace"), "--help")

@@ -6,8 +6,8 @@ import pytest
 
 import headrace
 from headrace.client import Client
-from headrace.client.connecting import resolve
 from headrace.client.errors import refused
+from headrace.client.session.settings import resolve
 from headrace.spark.broker import find_logs, latest_of, resolve_edge
 from headrace.spark.edges import Edge
 from headrace.spark.offsets import Key

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 import headrace
-from headrace.client.connecting import resolve
+from headrace.client.session.settings import resolve
 from headrace.spark.listener import ProgressListener
 from headrace.spark.losses import DataLossError
 from headrace.spark.offsets import Key, decode_offsets

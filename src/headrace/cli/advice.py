@@ -14,7 +14,7 @@ from headrace.client.errors import (
     Unavailable,
     Unreadable,
 )
-from headrace.client.sync import Client
+from headrace.client.sync.client import Client
 
 _ADVICE: dict[type[HeadraceError], str] = {
     Unavailable: NO_NODE_ADVICE,

@@ -11,7 +11,7 @@ from headrace.cli.output import Record, Rows, Values, with_output
 from headrace.cli.tree import Noun
 
 if TYPE_CHECKING:
-    from headrace.client.sync import Client
+    from headrace.client.sync.client import Client
     from headrace.wire.commands import clients
 
 _NOT_LOGGED_IN = 0xFFFF_FFFF

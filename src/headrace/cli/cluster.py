@@ -11,7 +11,7 @@ from headrace.cli.output import Record, Values, with_output
 from headrace.cli.tree import Noun
 
 if TYPE_CHECKING:
-    from headrace.client.sync import Client
+    from headrace.client.sync.client import Client
 
 
 @click.group(cls=Noun, short_help="The nodes of the cluster.")

@@ -7,7 +7,7 @@
 def list_streams(client: "Client") -> Rows: ...
 ```
 
-The function gets a connected `headrace.client.sync.Client` as `client`, closed when it returns.
+The function gets a connected `headrace.Client` as `client`, closed when it returns.
 What the client raises becomes one sentence and the exit code that belongs to it; a `ValueError`
 about an argument is wrong usage.
 

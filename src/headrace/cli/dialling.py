@@ -11,8 +11,6 @@ import click
 
 from headrace.cli.advice import advise, advise_missing
 from headrace.cli.exits import CommandError, Exit
-from headrace.client.call import Call
-from headrace.client.connecting import ConnectOptions, resolve
 from headrace.client.errors import (
     HeadraceError,
     NotFound,
@@ -20,7 +18,9 @@ from headrace.client.errors import (
     Unauthorized,
     Unavailable,
 )
-from headrace.client.sync import Client
+from headrace.client.session.call import Call
+from headrace.client.session.settings import ConnectOptions, resolve
+from headrace.client.sync.client import Client
 from headrace.wire.commands.rights import tell_needed
 
 R = TypeVar("R")

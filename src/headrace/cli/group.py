@@ -18,7 +18,7 @@ from headrace.cli.quantities import write_count
 from headrace.cli.tree import Noun
 
 if TYPE_CHECKING:
-    from headrace.client.sync import Client
+    from headrace.client.sync.client import Client
     from headrace.wire.commands.groups import Group
     from headrace.wire.identifiers import Identifier
 

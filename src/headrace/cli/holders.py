@@ -11,7 +11,7 @@ from headrace.wire.numbers import ConsumerKind
 if TYPE_CHECKING:
     from headrace.cli.names import TopicName
     from headrace.cli.output import Values
-    from headrace.client.sync import Client
+    from headrace.client.sync.client import Client
     from headrace.wire.commands.holders import Holder
 
 # What a server answers that does not know the command, which is ours (O8).

@@ -11,7 +11,7 @@ from headrace.cli.progress import track
 if TYPE_CHECKING:
     from headrace.cli.names import TopicName
     from headrace.cli.output import Values
-    from headrace.client.sync import Client
+    from headrace.client.sync.client import Client
     from headrace.wire.commands.topics import Partition
     from headrace.wire.identifiers import Identifier
 

@@ -13,11 +13,11 @@ from datetime import datetime
 
 from headrace.cli.names import TopicName
 from headrace.cli.starts import OFFSET_MAX, Newest, Start, Word
-from headrace.client.consumer_options import ConsumerOptions
+from headrace.client.consume.options import ConsumerOptions
 from headrace.client.errors import DataLost, OffsetsReset, RefusedByServer, Unreadable
 from headrace.client.messages import Message, Messages
-from headrace.client.sync import Client
-from headrace.client.sync_consumer import Consumer
+from headrace.client.sync.client import Client
+from headrace.client.sync.consumer import Consumer
 from headrace.wire.errors import Code
 
 Tell = Callable[[str], None]

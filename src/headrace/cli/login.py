@@ -20,7 +20,7 @@ from headrace.cli.output import Done, with_output
 from headrace.cli.quantities import write_time
 
 if TYPE_CHECKING:
-    from headrace.client.sync import Client
+    from headrace.client.sync.client import Client
 
 TOKEN_PREFIX = "cli-"  # noqa: S105 - part of a name
 EXPIRY_DEFAULT = "1 day"

@@ -11,7 +11,7 @@ from headrace.cli.connecting import with_client
 from headrace.cli.output import Record, with_output
 
 if TYPE_CHECKING:
-    from headrace.client.sync import Client
+    from headrace.client.sync.client import Client
 
 
 @click.command(short_help="Show this connection as the node sees it.")

@@ -22,7 +22,7 @@ from headrace.cli.tree import Noun
 
 if TYPE_CHECKING:
     from headrace.client.calls.messages import Start
-    from headrace.client.sync import Client
+    from headrace.client.sync.client import Client
     from headrace.wire.identifiers import Identifier
 
 COUNT_MAX = 1_000_000

@@ -1,7 +1,7 @@
 """Asks a node for its counters, where it has some. Loaded when a command runs."""
 
 from headrace.client.errors import RefusedByServer
-from headrace.client.sync import Client
+from headrace.client.sync.client import Client
 from headrace.wire.commands.counters import NodeCounters
 from headrace.wire.errors import Code
 

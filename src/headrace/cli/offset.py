@@ -23,7 +23,7 @@ from headrace.cli.tree import Noun
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headrace.client.sync import Client
+    from headrace.client.sync.client import Client
     from headrace.wire.identifiers import Identifier
 
 OFFSET_MAX = (1 << 64) - 1

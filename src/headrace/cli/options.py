@@ -11,7 +11,7 @@ from headrace.cli.connecting import with_client
 from headrace.cli.output import Rows, Values, with_output
 
 if TYPE_CHECKING:
-    from headrace.client.sync import Client
+    from headrace.client.sync.client import Client
     from headrace.wire.commands.system import OptionSpec
 
 SCOPES = ("topic", "stream", "user")

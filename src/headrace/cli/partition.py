@@ -16,7 +16,7 @@ from headrace.cli.tree import Noun
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headrace.client.sync import Client
+    from headrace.client.sync.client import Client
     from headrace.wire.commands.topics import Partition
 
 count_argument = click.argument("count", type=click.IntRange(min=1))

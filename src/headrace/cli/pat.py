@@ -12,7 +12,7 @@ from headrace.cli.output import Done, Record, Rows, with_output
 from headrace.cli.tree import Noun
 
 if TYPE_CHECKING:
-    from headrace.client.sync import Client
+    from headrace.client.sync.client import Client
 
 
 @click.group(cls=Noun, short_help="Personal access tokens of your own user.")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.cli.output import Values
-    from headrace.client.sync import Client
+    from headrace.client.sync.client import Client
 
 _SHORT_VERBS = {"manage": "m", "read": "r", "poll": "p", "send": "s"}
 _SHORT_NOUNS = {

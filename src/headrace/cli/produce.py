@@ -14,7 +14,7 @@ from headrace.cli.names import TopicName, read_pairs, topic_argument
 from headrace.cli.output import Done, with_output
 
 if TYPE_CHECKING:
-    from headrace.client.sync import Client
+    from headrace.client.sync.client import Client
 
 PRODUCING_MODULE = "headrace.cli.producing"  # loads the client's producer
 FORMATS = ("lines", "jsonl", "csv")

@@ -24,9 +24,9 @@ from headrace.cli.output import Done
 from headrace.cli.records import Bad, Chunk, read_csv, read_json_lines, read_lines
 from headrace.cli.topic_making import ensure_topic
 from headrace.client.errors import HeadraceError
-from headrace.client.producer_options import ProducerOptions
-from headrace.client.sync import Client
-from headrace.client.sync_producer import Producer
+from headrace.client.produce.options import ProducerOptions
+from headrace.client.sync.client import Client
+from headrace.client.sync.producer import Producer
 
 BLOCK_BYTES = MIB
 BAD_LINES_SHOWN = 20

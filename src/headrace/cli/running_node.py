@@ -15,7 +15,7 @@ from headrace.cli.quantities import write_duration, write_time
 from headrace.cli.tree import Noun
 
 if TYPE_CHECKING:
-    from headrace.client.sync import Client
+    from headrace.client.sync.client import Client
 
 COUNTERS_MODULE = "headrace.cli.node_counters"  # loads the client's errors
 

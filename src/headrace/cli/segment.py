@@ -14,7 +14,7 @@ from headrace.cli.quantities import write_count
 from headrace.cli.tree import Noun
 
 if TYPE_CHECKING:
-    from headrace.client.sync import Client
+    from headrace.client.sync.client import Client
 
 
 @click.group(cls=Noun, short_help="Segments: the files of a partition.")

@@ -11,7 +11,7 @@ from headrace.cli.connecting import with_client
 from headrace.cli.output import Record, Values, with_output
 
 if TYPE_CHECKING:
-    from headrace.client.sync import Client
+    from headrace.client.sync.client import Client
     from headrace.wire.commands.counters import NodeCounters
     from headrace.wire.commands.system import Stats
 

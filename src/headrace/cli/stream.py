@@ -14,7 +14,7 @@ from headrace.cli.quantities import write_count
 from headrace.cli.tree import Noun
 
 if TYPE_CHECKING:
-    from headrace.client.sync import Client
+    from headrace.client.sync.client import Client
     from headrace.wire.commands.streams import Stream
     from headrace.wire.identifiers import Identifier
 

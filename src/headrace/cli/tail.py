@@ -13,7 +13,7 @@ from headrace.cli.output import output_option
 
 if TYPE_CHECKING:
     from headrace.cli.tail_wanted import Given
-    from headrace.client.sync import Client
+    from headrace.client.sync.client import Client
 
 TAILING_MODULE = "headrace.cli.tailing"  # loaded when the command runs
 

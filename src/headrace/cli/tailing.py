@@ -22,10 +22,10 @@ from headrace.cli.starts import Newest, Start
 from headrace.cli.tail_wanted import Given, Wanted, read_wanted
 from headrace.client.errors import HeadraceError
 from headrace.client.messages import Message
-from headrace.client.sync import Client
+from headrace.client.sync.client import Client
 
 if TYPE_CHECKING:
-    from headrace.client.consumer_options import ConsumerOptions
+    from headrace.client.consume.options import ConsumerOptions
 
 POLL_MESSAGES_MAX = 4_096
 COUNT_MAX = 1 << 62

@@ -19,7 +19,7 @@ from headrace.cli.tree import Noun
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from headrace.client.sync import Client
+    from headrace.client.sync.client import Client
     from headrace.wire.commands.topics import Topic
     from headrace.wire.identifiers import Identifier
 

@@ -12,7 +12,7 @@ import click
 from headrace.cli.names import TopicName, show_topic
 from headrace.cli.node_counters import ask_counters
 from headrace.client.errors import NotFound, RefusedByServer, Unauthorized
-from headrace.client.sync import Client
+from headrace.client.sync.client import Client
 
 
 def ensure_topic(

@@ -17,7 +17,7 @@ from headrace.wire.numbers import UserStatus
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headrace.client.sync import Client
+    from headrace.client.sync.client import Client
     from headrace.wire.commands.users import User
     from headrace.wire.identifiers import Identifier
 

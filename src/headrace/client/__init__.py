@@ -8,7 +8,6 @@ command of the terminal starts.
 import importlib
 from typing import TYPE_CHECKING
 
-from headrace.client.batching import Place
 from headrace.client.calls.messages import Sent
 from headrace.client.errors import (
     AlreadyApplied,
@@ -29,12 +28,13 @@ from headrace.client.errors import (
     Unreadable,
 )
 from headrace.client.messages import Message, Messages
-from headrace.client.sync import Client
-from headrace.client.sync_consumer import Consumer
-from headrace.client.sync_producer import Producer
+from headrace.client.produce.batching import Place
+from headrace.client.sync.client import Client
+from headrace.client.sync.consumer import Consumer
+from headrace.client.sync.producer import Producer
 
 if TYPE_CHECKING:
-    from headrace.client.aio import AsyncClient
+    from headrace.client.aio.client import AsyncClient
 
 __all__ = [
     "AlreadyApplied",
@@ -68,4 +68,4 @@ def __getattr__(name: str) -> object:
     """Load the async face when it is first used."""
     if name != "AsyncClient":
         raise AttributeError(f"module 'headrace.client' has no attribute {name!r}")
-    return importlib.import_module("headrace.client.aio").AsyncClient
+    return importlib.import_module("headrace.client.aio.client").AsyncClient

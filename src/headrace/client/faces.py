@@ -16,12 +16,12 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, get_args
 
 from headrace.base.endpoints import Endpoint
-from headrace.client.call import Call, Flow
-from headrace.client.connecting import Settings
 from headrace.client.errors import ClientClosed
-from headrace.client.memory import keep_large_blocks
-from headrace.client.sending import Sender
-from headrace.client.session import Session
+from headrace.client.produce.direct import Sender
+from headrace.client.session.allocator import keep_large_blocks
+from headrace.client.session.call import Call, Flow
+from headrace.client.session.session import Session
+from headrace.client.session.settings import Settings
 
 P = ParamSpec("P")
 R = TypeVar("R")

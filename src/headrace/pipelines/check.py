@@ -18,7 +18,7 @@ from headrace.pipelines.declared import Pipeline, Sink
 from headrace.pipelines.sink_keys import RULES
 
 if TYPE_CHECKING:
-    from headrace.client.connecting import ConnectOptions
+    from headrace.client.session.settings import ConnectOptions
 
 _ANSWER_TIMEOUT = "3 s"
 

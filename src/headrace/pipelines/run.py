@@ -30,7 +30,7 @@ from headrace.spark.listener import ProgressListener, report_progress
 from headrace.spark.session import prepare_streams, session
 
 if TYPE_CHECKING:
-    from headrace.client.connecting import ConnectOptions
+    from headrace.client.session.settings import ConnectOptions
 
 APP = "headrace pipeline"
 # What Spark says beside its errors would tear the live table apart.

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from headrace.client.connecting import TOKEN_VARIABLE
+from headrace.client.session.settings import TOKEN_VARIABLE
 from headrace.pipelines.declared import Pipeline, Source
 from headrace.spark.option_reader import OptionsError
 from headrace.spark.options import read_options

@@ -9,7 +9,7 @@ import threading
 from dataclasses import replace
 
 from headrace.client import Client
-from headrace.client.connecting import Settings
+from headrace.client.session.settings import Settings
 
 _lock = threading.Lock()
 _clients: dict[tuple[int, Settings], Client] = {}

@@ -24,7 +24,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from headrace.client import HeadraceError
-from headrace.client.connecting import ConnectOptions, Settings, resolve
+from headrace.client.session.settings import ConnectOptions, Settings, resolve
 from headrace.spark.broker import store_progress
 from headrace.spark.connections import client_of
 from headrace.spark.offsets import OffsetsError, decode_group, decode_offsets

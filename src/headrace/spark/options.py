@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from headrace.client.calls.names import split_topic
-from headrace.client.connecting import ConnectOptions, Settings, resolve
+from headrace.client.session.settings import ConnectOptions, Settings, resolve
 from headrace.spark.edges import Edge, Word, parse_offsets, parse_time, parse_times
 from headrace.spark.losses import OnLoss
 from headrace.spark.option_reader import OptionReader

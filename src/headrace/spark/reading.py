@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from headrace.client.calls.messages import COUNT_MAX, poll_raw
 from headrace.client.calls.names import ANONYMOUS, split_topic
-from headrace.client.connecting import Settings
+from headrace.client.session.settings import Settings
 from headrace.spark.batches import Batches
 from headrace.spark.broker import find_log
 from headrace.spark.columns import Clip, ColumnReader, Place

@@ -1,7 +1,7 @@
 """Consumer groups and the offsets of consumers."""
 
-from headrace.client.call import Call, make_call, make_get
 from headrace.client.calls.names import TopicName, join_topic, make_consumer, split_topic
+from headrace.client.session.call import Call, make_call, make_get
 from headrace.wire.commands import groups, messages
 from headrace.wire.commands.groups import Assignment, Group, GroupDetails
 from headrace.wire.commands.messages import StoredOffset

@@ -5,7 +5,6 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from headrace.client.call import Call, make_call
 from headrace.client.calls.names import (
     ANONYMOUS,
     TopicName,
@@ -15,6 +14,7 @@ from headrace.client.calls.names import (
 )
 from headrace.client.errors import ProtocolBroken
 from headrace.client.messages import Messages, read_messages
+from headrace.client.session.call import Call, make_call
 from headrace.wire.commands.messages import (
     POLL_MESSAGES,
     SEND_MESSAGES,

@@ -1,7 +1,7 @@
 """One page of a segment plan: what `client.plan_segments` is made of."""
 
-from headrace.client.call import Call, make_call
 from headrace.client.calls.names import TopicName, join_topic, split_topic
+from headrace.client.session.call import Call, make_call
 from headrace.wire.commands.segments import PLAN_SEGMENTS, PlanSegments, SegmentPlan
 
 

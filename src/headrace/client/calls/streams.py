@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from headrace.client.call import Call, make_call, make_get
 from headrace.client.calls.names import TopicName, join_topic, split_topic
+from headrace.client.session.call import Call, make_call, make_get
 from headrace.wire.commands import streams, topics
 from headrace.wire.commands.holders import GET_HOLDERS, GetHolders, TopicHolders
 from headrace.wire.commands.streams import Stream, StreamDetails

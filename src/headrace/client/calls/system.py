@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from headrace.client.call import Call, make_call, make_get
+from headrace.client.session.call import Call, make_call, make_get
 from headrace.wire.commands import clients, system
 from headrace.wire.commands.clients import Client, ClientDetails
 from headrace.wire.commands.clock import ACCEPT_TIME, AcceptedTime

@@ -2,7 +2,7 @@
 
 from headrace.base.secret import Secret
 from headrace.base.units import parse_duration
-from headrace.client.call import Call, make_call, make_get
+from headrace.client.session.call import Call, make_call, make_get
 from headrace.wire.commands import tokens, users
 from headrace.wire.commands.tokens import EXPIRY_NEVER, Token
 from headrace.wire.commands.users import User, UserDetails

@@ -1,0 +1,45 @@
+"""The whole segment plan of a partition, put together from as many answers as it takes."""
+
+import msgspec
+
+from headrace.client.calls.names import TopicName
+from headrace.client.calls.segments import plan_page
+from headrace.client.errors import ProtocolBroken
+from headrace.client.session.call import Flow, ask
+from headrace.wire.commands.segments import SegmentPlan
+
+
+def plan_segments(topic: TopicName, partition: int = 0, *, start: int = 0) -> Flow[SegmentPlan]:
+    """Give what a partition holds, and all its sealed segments from an offset on.
+
+    What is removed or purged while the answers come is not in the plan.
+
+    Raises:
+        ProtocolBroken: The server says that more follows, and does not go on.
+    """
+    plan = yield from ask(plan_page(topic, partition, start=start))
+    while plan.is_more:
+        position = plan.segments[-1].end_offset if plan.segments else start
+        page = yield from ask(plan_page(topic, partition, start=position))
+        if _history(page) != _history(plan):
+            plan = yield from ask(plan_page(topic, partition, start=start))
+        elif page.is_more and not page.segments:
+            raise ProtocolBroken(f"plan of {topic!r}: nothing follows the offset {position}")
+        else:
+            plan = _join(plan, page)
+    return plan
+
+
+def _history(plan: SegmentPlan) -> tuple[int, int, int]:
+    return plan.namespace, plan.created_revision, plan.history_epoch
+
+
+def _join(plan: SegmentPlan, page: SegmentPlan) -> SegmentPlan:
+    first_offset = page.first_offset
+    return msgspec.structs.replace(
+        page,
+        lost=tuple([each for each in (*plan.lost, *page.lost) if each.end > first_offset]),
+        segments=tuple(
+            [each for each in (*plan.segments, *page.segments) if each.end_offset > first_offset]
+        ),
+    )

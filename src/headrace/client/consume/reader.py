@@ -1,0 +1,194 @@
+"""How a consumer reads: polls in turn, hands out, and stores what is done. No I/O.
+
+```
+begin ─► (join) ─► assign ─► load positions ─► poll in turn ─► handing ─► take ─► done ─► store
+            ▲         ▲                           │ the word to sync, 5009
+            └─ no member any more ◄── sync ◄──────┘ every few seconds too
+
+membership: which partitions      assignment: where each begins, what is stored
+positions:  where it stands       handing:    what was polled and is not taken yet
+```
+
+A consumer keeps its own positions and polls by offset, so it sees when the server skips (D12). A
+message counts as done when the next one is asked for; only what is done is ever stored.
+"""
+
+import time
+from collections.abc import Callable
+from enum import Enum, auto
+
+from headrace.client.calls.messages import poll_from
+from headrace.client.calls.names import ANONYMOUS, TopicName
+from headrace.client.consume.assignment import Assignment
+from headrace.client.consume.buffer import Handing
+from headrace.client.consume.damage import find_unreadable
+from headrace.client.consume.options import ConsumerSettings
+from headrace.client.consume.positions import Positions
+from headrace.client.errors import NotOwned, RefusedByServer, Unreadable
+from headrace.client.messages import Message, Messages
+from headrace.client.session.call import Flow, ask, pause
+from headrace.wire.commands.messages import RESYNC_PARTITION
+from headrace.wire.errors import Code
+from headrace.wire.identifiers import FromOffset
+
+IDLE_SECONDS_MIN = 0.001
+
+
+class _Round(Enum):
+    """What became of a round of polls."""
+
+    FOUND = auto()  # messages are here
+    EMPTY = auto()  # no partition has any
+    DEALT = auto()  # the partitions were dealt anew meanwhile: nobody knows
+
+
+class Reader:
+    """One consumer of one topic; a face drives its flows and hands out what they brought."""
+
+    def __init__(
+        self,
+        topic: TopicName,
+        settings: ConsumerSettings,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.settings = settings
+        self._topic = topic
+        self._now = now
+        self._positions = Positions(topic, settings.on_loss, now)
+        self._done = self._positions.done
+        self._handing = Handing(self._done)
+        self._assignment = Assignment(topic, settings, self._positions, self._handing, now)
+        self._committed = 0.0  # when offsets were last stored
+
+    @property
+    def lost_count(self) -> int:
+        """How many messages were gone when they were to be read."""
+        return self._positions.lost_count
+
+    # Handing out: no I/O.
+
+    def take(self) -> Message | None:
+        """Give the next message if it is here and nothing must be stored first."""
+        handing = self._handing
+        handing.finish()
+        if handing.polled is None or self._is_commit_due():
+            return None
+        return handing.take()
+
+    def take_batch(self) -> Messages | None:
+        """Give all that is here at once; it counts as done with the next call."""
+        handing = self._handing
+        handing.finish()
+        if handing.polled is None or self._is_commit_due():
+            return None
+        return handing.take_all()
+
+    def finish_handed(self) -> None:
+        """Count the message that was handed out last as done."""
+        self._handing.finish()
+
+    def _is_commit_due(self) -> bool:
+        if not self._done or self.settings.commit == "manual":
+            return False
+        is_each = self.settings.commit == "each"
+        return is_each or self._now() - self._committed >= self.settings.commit_seconds
+
+    def skip(self, damaged: Unreadable) -> None:
+        """Stand behind messages that the server cannot read."""
+        self._positions.upcoming[damaged.partition] = damaged.end
+
+    # Flows.
+
+    def work(self) -> Flow[bool]:
+        """Do whatever `take` waits for; give False when nothing came in time."""
+        if not self._assignment.has_begun:
+            yield from self._assignment.begin()
+            self._committed = self._now()
+        if self._is_commit_due():
+            yield from self.store()
+        deadline = None
+        if self.settings.wait_seconds is not None:
+            deadline = self._now() + self.settings.wait_seconds
+        idle = IDLE_SECONDS_MIN
+        while self._handing.polled is None:
+            outcome = yield from self._poll_round()
+            if outcome == _Round.FOUND:
+                break
+            if outcome == _Round.DEALT:
+                idle = IDLE_SECONDS_MIN
+            elif deadline is not None and self._now() + idle > deadline:
+                return False
+            yield from pause(idle)
+            idle = min(2 * idle, self.settings.idle_seconds_max)
+            if self._is_commit_due():
+                yield from self.store()
+        return True
+
+    def store(self, message: Message | None = None) -> Flow[None]:
+        """Store what is done; with a message, up to that one instead.
+
+        Raises:
+            NotOwned: By hand only: the partition was dealt to another member.
+        """
+        if self.settings.who is ANONYMOUS:
+            raise ValueError("commit: this consumer has neither name nor group to store for")
+        marks = dict(self._done) if message is None else {message.partition: message.offset}
+        for partition, offset in marks.items():
+            yield from self._assignment.store(partition, offset)
+        self._committed = self._now()
+
+    def end(self, *, is_clean: bool) -> Flow[None]:
+        """Store what is done, unless that is done by hand, and leave the group.
+
+        When it ended by an error (`is_clean` is False), the message handed out last is not done.
+        """
+        if is_clean:
+            self.finish_handed()
+        if not self._assignment.has_begun:
+            return
+        if self.settings.commit != "manual" and self._done:
+            yield from self.store()
+        yield from self._assignment.end()
+
+    # Polling.
+
+    def _poll_round(self) -> Flow["_Round"]:
+        """Poll partitions in turn until one has messages."""
+        assignment = self._assignment
+        if assignment.is_due:
+            yield from assignment.renew()
+        for _ in range(len(assignment.turn)):
+            partition = assignment.turn.pop(0)
+            assignment.turn.append(partition)
+            if (yield from self._poll_one(partition)):
+                return _Round.FOUND
+        return _Round.DEALT if assignment.must_renew else _Round.EMPTY
+
+    def _poll_one(self, partition: int) -> Flow[bool]:
+        position = self._positions.upcoming[partition]
+        strategy = FromOffset(position) if isinstance(position, int) else position
+        call = poll_from(
+            self._topic,
+            partition,
+            strategy,
+            who=self.settings.who,
+            count=self.settings.count,
+            offset_min=strategy.offset if isinstance(strategy, FromOffset) else 0,
+        )
+        try:
+            polled = yield from ask(call)
+        except NotOwned:
+            self._assignment.must_renew = True
+            return False
+        except RefusedByServer as error:
+            if error.code != Code.CANNOT_READ_MESSAGE:
+                raise
+            raise (yield from find_unreadable(self._topic, partition, strategy)) from None
+        if polled.partition == RESYNC_PARTITION:
+            self._assignment.must_renew = True
+            return False
+        if not len(polled):
+            self._positions.meet_end(partition, position, polled.current_offset)
+            return False
+        self._handing.fill(self._positions.pass_over(partition, position, polled))
+        return True

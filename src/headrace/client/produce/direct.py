@@ -1,0 +1,61 @@
+"""Sends one batch now: for a few messages whose confirmation is waited for."""
+
+import time
+from array import array
+from collections.abc import Mapping, Sequence
+
+from headrace.client.calls.messages import Sent, send_batch
+from headrace.client.calls.names import TopicName
+from headrace.client.messages import build_batch, encode_headers, encode_values
+from headrace.client.produce.routing import Router
+from headrace.client.session.call import Flow, ask
+from headrace.wire.fields import FieldValue
+
+ROUTERS_MAX = 1000
+MESSAGES_MAX = 100_000
+
+
+class Sender:
+    """Remembers the partitions of the topics that were sent to."""
+
+    def __init__(self) -> None:
+        self._routers: dict[TopicName, Router] = {}
+
+    def send(
+        self,
+        topic: TopicName,
+        values: Sequence[bytes | str],
+        *,
+        key: bytes | str | None = None,
+        partition: int | None = None,
+        headers: Mapping[str, FieldValue] | None = None,
+    ) -> Flow[Sent]:
+        """Send messages as one batch; give where it lies.
+
+        Raises:
+            ValueError: There are no messages, too many, or one is empty or too large.
+        """
+        if isinstance(values, (str, bytes)) or not 1 <= len(values) <= MESSAGES_MAX:
+            raise ValueError(f"values: a list of 1 to {MESSAGES_MAX} messages")
+        if key is not None and partition is not None:
+            raise ValueError("key: it chooses the partition, so give only one of them")
+        now = time.time_ns() // 1000
+        payloads = encode_values(values)
+        encoded = encode_headers(headers)
+        batch = build_batch(payloads, [encoded] * len(payloads), array("Q", [now]) * len(payloads))
+        if partition is None:
+            partition = yield from self._choose(topic, key)
+        return (yield from ask(send_batch(topic, partition, batch, len(payloads))))
+
+    def _choose(self, topic: TopicName, key: bytes | str | None) -> Flow[int]:
+        router = self._routers.get(topic)
+        if router is None:
+            if len(self._routers) >= ROUTERS_MAX:
+                self._routers.clear()
+            router = self._routers[topic] = Router(topic)
+        if router.is_stale:
+            yield from router.refresh()
+        if key is not None:
+            return router.by_key(key)
+        router.advance()
+        return router.in_turn()

@@ -1,0 +1,1 @@
+"""One session with a server, without I/O: its settings, connection, requests and retries."""

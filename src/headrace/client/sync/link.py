@@ -1,0 +1,73 @@
+"""Carries out a session's effects over a blocking socket."""
+
+import socket
+import time
+
+from headrace.base.limits import KIB
+from headrace.client.session.steps import Effect, Open, Pause, Receive, Transmit
+
+JOIN_BYTES_MAX = 64 * KIB  # below that one packet is worth a copy
+
+
+class SyncLink:
+    """One connection at a time."""
+
+    def __init__(self) -> None:
+        self._socket: socket.socket | None = None
+
+    def carry_out(self, effect: Effect) -> int:
+        """Do what the session asks for; give how many bytes were received, if that was it.
+
+        Raises:
+            OSError: The connection is of no more use.
+        """
+        if isinstance(effect, Receive):
+            return self._receive(effect)
+        if isinstance(effect, Transmit):
+            self._transmit(effect)
+        elif isinstance(effect, Pause):
+            time.sleep(effect.seconds)
+        else:
+            self._open(effect)
+        return 0
+
+    def close(self) -> None:
+        """Let the connection go, if there is one."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _open(self, effect: Open) -> None:
+        self.close()
+        self._socket = socket.create_connection(effect.endpoint, effect.seconds_max)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def _transmit(self, effect: Transmit) -> None:
+        link = self._connected(effect.seconds_max)
+        head, batch = effect.head, effect.batch
+        if len(batch) <= JOIN_BYTES_MAX:
+            link.sendall(head + batch)
+            return
+        sent = link.sendmsg((head, batch)) - len(head)
+        if sent < 0:
+            link.sendall(head[sent:])
+            sent = 0
+        link.sendall(memoryview(batch)[sent:])
+
+    def _receive(self, effect: Receive) -> int:
+        link = self._connected(effect.seconds_max)
+        into, wanted = effect.into, effect.bytes_min
+        give_up = time.monotonic() + effect.seconds_max
+        count = link.recv_into(into)
+        while 0 < count < wanted and time.monotonic() < give_up:
+            more = link.recv_into(into[count:])
+            if not more:
+                break  # The next call says that the other side closed.
+            count += more
+        return count
+
+    def _connected(self, seconds_max: float) -> socket.socket:
+        if self._socket is None:
+            raise ConnectionError("not connected")
+        self._socket.settimeout(seconds_max)
+        return self._socket

@@ -1,0 +1,259 @@
+"""A producer whose `send` returns at once: a thread gathers batches and sends them in order."""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from headrace.client.calls.messages import Sent
+from headrace.client.calls.names import TopicName, join_topic
+from headrace.client.endings import Ends
+from headrace.client.errors import BufferFull, ClientClosed, HeadraceError
+from headrace.client.faces import Blocks
+from headrace.client.messages import encode_headers, encode_value
+from headrace.client.produce import unclosed
+from headrace.client.produce.batching import (
+    Batch,
+    Batcher,
+    Delivery,
+    Place,
+    size_of,
+)
+from headrace.client.produce.options import ProducerSettings
+from headrace.client.produce.pieces import cut_values
+from headrace.client.produce.routing import Router
+from headrace.wire.fields import FieldValue
+
+
+class SyncDelivery(Delivery):
+    """What became of one message, or will."""
+
+    __slots__ = ()
+
+    def wait(self, timeout: float | None = None) -> Place:
+        """Wait until the message is confirmed; give where it lies.
+
+        Raises:
+            TimeoutError: It is not settled after that many seconds.
+            HeadraceError: It could not be sent; `Unavailable` may say that nobody knows.
+        """
+        return self.place_in(self.future.result(timeout))
+
+
+class Producer(Ends, unclosed.Leaves):
+    """Sends messages to one topic, in batches, in the order in which they were given.
+
+    A batch that is sent again after a lost connection is applied once. Use it in a `with` block:
+    its end waits until everything is confirmed, and raises what went wrong.
+
+    >>> _ = client.create_stream("shop")
+    >>> _ = client.create_topic("shop/orders")
+    >>> with client.producer("shop/orders", linger="5 ms") as producer:
+    ...     delivery = producer.send("one order", headers={"source": "web"})
+    >>> delivery.wait()
+    Place(partition=0, offset=0)
+    """
+
+    def __init__(
+        self,
+        client: Blocks,
+        topic: TopicName,
+        settings: ProducerSettings,
+        on_close: Callable[["Producer"], None],
+    ) -> None:
+        self._batcher: Batcher
+        super().__init__(topic, Batcher(settings, Router(topic)))
+        self._client = client
+        self._on_close = on_close
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._is_closed = False
+
+    @property
+    def confirmed_count(self) -> int:
+        """How many messages the server has confirmed."""
+        return self._batcher.confirmed_count
+
+    def send(
+        self,
+        value: bytes | str,
+        *,
+        key: bytes | str | None = None,
+        headers: Mapping[str, FieldValue] | None = None,
+    ) -> SyncDelivery:
+        """Take a message to be sent; it waits only while the buffer is full.
+
+        Messages of one key go to one partition, in their order; the key itself is not sent.
+
+        Raises:
+            BufferFull: There was no room in time; nothing was taken.
+            ValueError: The message is empty or too large.
+        """
+        payload, encoded = encode_value(value), encode_headers(headers)
+        with self._changed:
+            self._check_open()
+            if self._batcher.must_ask(key):
+                self._client.follow(self._batcher.router.refresh())
+            size = size_of(payload, encoded)
+            if not self._batcher.has_room(size):
+                self._wait_room(size)
+            batch, index = self._batcher.add(payload, encoded, key)
+            if self._thread is None:
+                self._start()
+            # A first message has to be waited for, a full batch is to be sent; others disturb.
+            if index == 0 or self._batcher.is_ready:
+                self._changed.notify_all()
+        return SyncDelivery(batch, index)
+
+    def send_many(
+        self,
+        values: Iterable[bytes | str],
+        *,
+        key: bytes | str | None = None,
+        headers: Mapping[str, FieldValue] | None = None,
+    ) -> None:
+        """Take many messages that have key and headers in common: much cheaper than one by one.
+
+        Any iterable will do: no more is held at a time than the buffer and 1000 messages or 1 MiB.
+        What becomes of them, `flush` or `close` tells.
+
+        Raises:
+            BufferFull: There was no room in time; the first of them may have been taken.
+            ValueError: A message is empty or too large; of a sequence nothing was taken then, of
+                another iterable what came before it.
+
+        >>> _ = client.create_stream("shop")
+        >>> _ = client.create_topic("shop/orders")
+        >>> with client.producer("shop/orders") as producer:
+        ...     producer.send_many(["one", "two", "three"])
+        >>> producer.confirmed_count
+        3
+        """
+        encoded = encode_headers(headers)
+        for piece in cut_values(values):
+            taken = 0
+            while taken < len(piece):
+                taken += self._take_some(piece, taken, encoded, key)
+
+    def _take_some(
+        self, piece: Sequence[bytes], first: int, headers: bytes, key: bytes | str | None
+    ) -> int:
+        with self._changed:
+            self._check_open()
+            if self._batcher.must_ask(key):
+                self._client.follow(self._batcher.router.refresh())
+            size = size_of(piece[first], headers)
+            if not self._batcher.has_room(size):
+                self._wait_room(size)
+            taken = self._batcher.add_many(piece, first, headers, key)
+            if self._thread is None:
+                self._start()
+            self._changed.notify_all()
+        return taken
+
+    def check(self) -> None:
+        """Raise the first failure since the last flush or check, if there was one; wait for none.
+
+        Raises:
+            HeadraceError: Something that was sent could not be confirmed.
+        """
+        with self._changed:
+            self._batcher.raise_failure()
+
+    def flush(self) -> None:
+        """Send what waits, and wait until all that was sent before is confirmed.
+
+        Raises:
+            HeadraceError: The first failure since the last flush.
+        """
+        with self._changed:
+            self._batcher.seal_all()
+            self._changed.notify_all()
+            waiting = self._batcher.unsettled()
+        for future in waiting:
+            future.exception()
+        with self._changed:
+            self._batcher.raise_failure()
+
+    def close(self) -> None:
+        """Flush, and take no more; what went wrong is raised."""
+        with self._changed:
+            if self._is_closed:
+                return
+            self._stop_taking()
+        if self._thread is not None:
+            self._thread.join()
+        self._on_close(self)
+        self._batcher.raise_failure()
+
+    def _end(self, *, is_clean: bool) -> None:
+        self.close()
+
+    def _stop_taking(self) -> None:
+        self._is_closed = True
+        self._batcher.seal_all()
+        self._changed.notify_all()
+
+    def _begin_leaving(self) -> None:
+        if self._changed.acquire(timeout=unclosed.SECONDS_MAX):
+            self._stop_taking()
+            self._changed.release()
+
+    def _finish_leaving(self, seconds: float) -> None:
+        if self._thread is not None:
+            self._thread.join(seconds)
+
+    # Before the thread.
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClientClosed(f"the producer of {join_topic(self._topic)!r} is closed")
+
+    def _wait_room(self, size: int) -> None:
+        seconds = self._batcher.settings.block_seconds
+        if not self._changed.wait_for(lambda: self._has_room(size), seconds):
+            raise BufferFull(
+                f"{self._batcher.buffered_bytes} bytes wait for {join_topic(self._topic)!r},"
+                f" and none left within {seconds:g} s"
+            )
+        self._check_open()
+
+    def _has_room(self, size: int) -> bool:
+        return self._is_closed or self._batcher.has_room(size)
+
+    # The thread.
+
+    def _start(self) -> None:
+        name = f"headrace producer {join_topic(self._topic)}"
+        self._thread = threading.Thread(target=self._send_all, name=name, daemon=True)
+        self._thread.start()
+
+    def _send_all(self) -> None:
+        try:
+            while (batch := self._wait_batch()) is not None:
+                outcome = self._deliver(batch)
+                with self._changed:
+                    self._batcher.settle(batch, outcome, is_closing=self._is_closed)
+                    self._changed.notify_all()
+        finally:
+            # Only a bug, or the end of the interpreter, leaves something here: nobody must hang.
+            with self._changed:
+                self._is_closed = True
+                self._batcher.fail_all(ClientClosed("the producer's thread has ended"))
+                self._changed.notify_all()
+
+    def _wait_batch(self) -> Batch | None:
+        with self._changed:
+            while True:
+                batch = self._batcher.take()
+                if batch is not None:
+                    return batch
+                if self._is_closed and self._batcher.is_empty:
+                    return None
+                self._changed.wait(self._batcher.seconds_until_due())
+
+    def _deliver(self, batch: Batch) -> Sent | HeadraceError:
+        try:
+            if self._batcher.router.is_known and self._batcher.router.is_stale:
+                self._client.follow(self._batcher.router.refresh())
+            return self._client.ask(batch.make_call(self._topic))
+        except HeadraceError as error:
+            return error
