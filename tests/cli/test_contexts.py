@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.cli.contexts import (
+from headrace.cli.connect.contexts import (
     Context,
     Contexts,
     check_name,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.cli.filters import keep, parse_filter
+from headrace.cli.tail.filters import keep, parse_filter
 
 VALUES = [
     b'{"who": {"id": 7}, "tags": ["a"]}',

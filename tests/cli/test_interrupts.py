@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from headrace.cli.interrupts import Interrupts
+from headrace.cli.produce.interrupts import Interrupts
 
 
 def press() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.cli.lag import make_lag
+from headrace.cli.nouns.lag import make_lag
 from headrace.wire.commands.topics import Partition
 
 

@@ -9,7 +9,7 @@ import os
 import pytest
 
 import headrace
-from headrace.cli.contexts import Context, Contexts, save_contexts
+from headrace.cli.connect.contexts import Context, Contexts, save_contexts
 from headrace.cli.exits import Exit
 from tests.cli.conftest import Terminal
 from tests.cli.leaves import LEAVES, Wanted

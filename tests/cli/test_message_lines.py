@@ -5,7 +5,7 @@ from base64 import b64encode
 
 import pytest
 
-from headrace.cli.message_lines import Look, Writer, write_values
+from headrace.cli.show.message_lines import Look, Writer, write_values
 from headrace.client.messages import Message, encode_headers
 
 MESSAGE = Message(1, 40, b'{"a":[1]}', 1_000_000, 2_000_000, b"\7" + bytes(15), 0, b"")

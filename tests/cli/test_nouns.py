@@ -7,7 +7,7 @@ import re
 import pytest
 
 import headrace
-from headrace.cli.contexts import Context, Contexts, load_contexts, save_contexts
+from headrace.cli.connect.contexts import Context, Contexts, load_contexts, save_contexts
 from headrace.cli.exits import Exit
 from tests.cli.conftest import Terminal
 from tests.node import Node

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.cli import quantities
-from headrace.cli.output import FORMATS, Done, Record, Rows, Shown, Value, show
-from headrace.cli.quantities import write_bytes, write_duration, write_time
-from headrace.cli.tables import printable
-from headrace.cli.yaml import to_yaml
+from headrace.cli.show import quantities
+from headrace.cli.show.output import FORMATS, Done, Record, Rows, Shown, Value, show
+from headrace.cli.show.quantities import write_bytes, write_duration, write_time
+from headrace.cli.show.tables import printable
+from headrace.cli.show.yaml import to_yaml
 
 ROWS = Rows(
     [

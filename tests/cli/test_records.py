@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.cli.records import Bad, Chunk, read_csv, read_json_lines, read_lines
+from headrace.cli.produce.records import Bad, Chunk, read_csv, read_json_lines, read_lines
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r"), max_size=8)
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headrace.cli.starts import Newest, Start, parse_start
+from headrace.cli.tail.starts import Newest, Start, parse_start
 
 
 @pytest.mark.parametrize(

@@ -16,18 +16,24 @@ from headrace.cli.tree import Entry, Lazy
 SECTIONS = {
     "A node": {
         "dev": Entry(
-            "headrace.cli.node:dev", "Start a node to try things out: loopback, user iggy/iggy."
+            "headrace.cli.node.run:dev", "Start a node to try things out: loopback, user iggy/iggy."
         ),
-        "serve": Entry("headrace.cli.node:serve", "Start a node."),
-        "node": Entry("headrace.cli.running_node:node", "What an operator does on a running node."),
-        "config": Entry("headrace.cli.config:config", "Show and check the configuration."),
-        "doctor": Entry("headrace.cli.doctor:doctor", "Check a data folder while no node runs."),
+        "serve": Entry("headrace.cli.node.run:serve", "Start a node."),
+        "node": Entry("headrace.cli.node.operate:node", "What an operator does on a running node."),
+        "config": Entry("headrace.cli.node.config:config", "Show and check the configuration."),
+        "doctor": Entry(
+            "headrace.cli.node.doctor:doctor", "Check a data folder while no node runs."
+        ),
     },
     "Messages": {
-        "produce": Entry("headrace.cli.produce:produce", "Send lines of the input to a topic."),
-        "tail": Entry("headrace.cli.tail:tail", "Show the messages of a topic, and follow it."),
+        "produce": Entry(
+            "headrace.cli.produce.command:produce", "Send lines of the input to a topic."
+        ),
+        "tail": Entry(
+            "headrace.cli.tail.command:tail", "Show the messages of a topic, and follow it."
+        ),
         "message": Entry(
-            "headrace.cli.message:message", "Messages: send, poll or flush once.", ("m",)
+            "headrace.cli.nouns.message:message", "Messages: send, poll or flush once.", ("m",)
         ),
         "pipeline": Entry(
             "headrace.pipelines.cli:pipeline",
@@ -37,43 +43,51 @@ SECTIONS = {
     },
     "What a node holds": {
         "stream": Entry(
-            "headrace.cli.stream:stream", "Streams: the namespaces that topics live in.", ("s",)
+            "headrace.cli.nouns.stream:stream",
+            "Streams: the namespaces that topics live in.",
+            ("s",),
         ),
-        "topic": Entry("headrace.cli.topic:topic", "Topics: where messages go.", ("t",)),
+        "topic": Entry("headrace.cli.nouns.topic:topic", "Topics: where messages go.", ("t",)),
         "partition": Entry(
-            "headrace.cli.partition:partition", "Partitions: the parts of a topic.", ("p",)
+            "headrace.cli.nouns.partition:partition", "Partitions: the parts of a topic.", ("p",)
         ),
         "segment": Entry(
-            "headrace.cli.segment:segment", "Segments: the files of a partition.", ("seg",)
+            "headrace.cli.nouns.segment:segment", "Segments: the files of a partition.", ("seg",)
         ),
         "group": Entry(
-            "headrace.cli.group:group",
+            "headrace.cli.nouns.group:group",
             "Consumer groups: who shares a topic, and how far behind.",
             ("g", "consumer-group"),
         ),
         "offset": Entry(
-            "headrace.cli.offset:offset",
+            "headrace.cli.nouns.offset:offset",
             "Offsets: how far consumers and groups have read.",
             ("o", "consumer-offset"),
         ),
     },
     "Who may": {
-        "user": Entry("headrace.cli.user:user", "Users and their permissions.", ("u",)),
-        "pat": Entry("headrace.cli.pat:pat", "Personal access tokens of your own user."),
-        "login": Entry("headrace.cli.login:login", "Log in once, for later commands.", ("li",)),
-        "logout": Entry("headrace.cli.login:logout", "Forget the login, here and there.", ("lo",)),
-        "session": Entry("headrace.cli.session:session", "The login that is stored here."),
+        "user": Entry("headrace.cli.nouns.user:user", "Users and their permissions.", ("u",)),
+        "pat": Entry("headrace.cli.nouns.pat:pat", "Personal access tokens of your own user."),
+        "login": Entry(
+            "headrace.cli.connect.login:login", "Log in once, for later commands.", ("li",)
+        ),
+        "logout": Entry(
+            "headrace.cli.connect.login:logout", "Forget the login, here and there.", ("lo",)
+        ),
+        "session": Entry("headrace.cli.connect.session:session", "The login that is stored here."),
         "context": Entry(
-            "headrace.cli.context:context", "Named nodes, and which one is meant.", ("ctx",)
+            "headrace.cli.connect.context:context", "Named nodes, and which one is meant.", ("ctx",)
         ),
     },
     "Looking": {
-        "ping": Entry("headrace.cli.ping:ping", "Measure the round trip to a node."),
-        "stats": Entry("headrace.cli.stats:stats", "Show a node in numbers."),
-        "me": Entry("headrace.cli.me:me", "Show this connection as the node sees it."),
-        "client": Entry("headrace.cli.client:client", "Clients: who is connected.", ("c",)),
-        "cluster": Entry("headrace.cli.cluster:cluster", "The nodes of the cluster."),
-        "options": Entry("headrace.cli.options:options", "Show the options that topics can have."),
+        "ping": Entry("headrace.cli.connect.ping:ping", "Measure the round trip to a node."),
+        "stats": Entry("headrace.cli.nouns.stats:stats", "Show a node in numbers."),
+        "me": Entry("headrace.cli.nouns.me:me", "Show this connection as the node sees it."),
+        "client": Entry("headrace.cli.nouns.client:client", "Clients: who is connected.", ("c",)),
+        "cluster": Entry("headrace.cli.nouns.cluster:cluster", "The nodes of the cluster."),
+        "options": Entry(
+            "headrace.cli.nouns.options:options", "Show the options that topics can have."
+        ),
         "completion": Entry(
             "headrace.cli.completion:completion", "Print the completion script of a shell."
         ),

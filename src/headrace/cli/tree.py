@@ -1,7 +1,7 @@
 """Groups of commands: loaded when they are called, known by aliases, forgiving of a slip.
 
 ```python
-headrace = Lazy({"stream": Entry("headrace.cli.stream:stream", "Streams.", ("s",))}, ...)
+headrace = Lazy({"stream": Entry("headrace.cli.nouns.stream:stream", "Streams.", ("s",))}, ...)
 
 @click.group(cls=Noun)                         # a noun, in a module of its own
 def stream() -> None:

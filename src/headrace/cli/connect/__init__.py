@@ -1,0 +1,1 @@
+"""Which node a command talks to, and as which user: options, stored contexts, login."""

@@ -1,0 +1,58 @@
+"""Who keeps messages of a topic beyond its limits. Loaded when a command runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.client.errors import RefusedByServer
+from headrace.wire.errors import Code
+from headrace.wire.numbers import ConsumerKind
+
+if TYPE_CHECKING:
+    from headrace.cli.names import TopicName
+    from headrace.cli.show.output import Values
+    from headrace.client.sync.client import Client
+    from headrace.wire.commands.holders import Holder
+
+# What a server answers that does not know the command, which is ours (O8).
+_UNKNOWN = (Code.FEATURE_UNAVAILABLE, Code.INVALID_COMMAND)
+
+
+def ask_holders(client: Client, topic: TopicName) -> tuple[Holder, ...] | None:
+    """Return who keeps most; None from a server that does not tell."""
+    try:
+        return client.get_holders(topic).holders
+    except RefusedByServer as error:
+        if error.code in _UNKNOWN:
+            return None
+        raise
+
+
+def describe_holders(client: Client, topic: TopicName) -> Values:
+    """Return what programs are told: nothing if there is none, or the server does not tell."""
+    holders = ask_holders(client, topic)
+    if not holders:
+        return {}
+    described: list[Values] = [
+        {
+            "partition": each.partition_id,
+            "kind": each.kind.name.lower(),
+            "name": each.name if each.kind == ConsumerKind.GROUP else str(each.id),
+            "stored_offset": each.stored_offset,
+            "held_bytes": each.held_bytes,
+        }
+        for each in holders
+    ]
+    return {"held_back": described}
+
+
+def held_by_group(client: Client, topic: TopicName, group_id: int) -> dict[int, int] | None:
+    """Return how many bytes a group keeps, by partition; None from a server that does not tell."""
+    holders = ask_holders(client, topic)
+    if holders is None:
+        return None
+    return {
+        each.partition_id: each.held_bytes
+        for each in holders
+        if each.kind == ConsumerKind.GROUP and each.id == group_id
+    }
