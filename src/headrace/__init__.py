@@ -7,8 +7,8 @@ with headrace.connect() as client:
     client.send("shop/orders", ["one order"])
 ```
 
-This module imports nothing of the package, so that no layer pulls in another by accident: what it
-offers is loaded when it is asked for. Its types are in `__init__.pyi`.
+This module imports nothing of the package, so that no layer imports another by accident: public
+names are loaded on first use. Their types are in `__init__.pyi`.
 """
 
 import importlib
@@ -16,7 +16,7 @@ import importlib
 __version__ = "0.1.0"
 
 _CLIENT = "headrace.client"
-# What is offered here, and the module that has it.
+# The public names, and the module that defines each.
 _HOMES = {
     "connect": "headrace.client.sync.client",
     **dict.fromkeys(
@@ -53,7 +53,7 @@ _MODULES = ("aio",)
 
 
 def __getattr__(name: str) -> object:
-    """Load what is offered here when it is first used."""
+    """Load a public name when it is first used."""
     if name in _MODULES:
         return importlib.import_module(f"headrace.{name}")
     if name not in _HOMES:

@@ -1,4 +1,4 @@
-"""Fixtures for the tests of those who use Headrace: a real server, and a topic of one's own.
+"""Fixtures for tests of programs that use Headrace: a real server, and a new topic per test.
 
 ```python
 def test_orders(headrace_topic):
@@ -11,8 +11,8 @@ async def test_orders_async(headrace_topic):  # with any plugin that runs async 
         await client.send(headrace_topic.name, ["one order"])
 ```
 
-`headrace_server` is one node for the whole run, in a process and a folder of its own, on free ports
-of loopback; `headrace_topic` is a new topic for each test. Nothing is loaded before it is used.
+`headrace_server` is one node for the whole run, in its own process and folder, on free loopback
+ports; `headrace_topic` is a new topic for each test. Modules are loaded on first use.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _READY = re.compile(r"^.* is ready: .*?, tcp (\S+?),", re.MULTILINE)
 
 
 class ServerError(Exception):
-    """The server did not start; the message has what it printed last."""
+    """The server did not start; the message has its last output."""
 
 
 class Server:
@@ -54,11 +54,11 @@ class Server:
         self.address = address
 
     def connect(self) -> headrace.Client:
-        """Give a client of it; use it in a `with` block."""
+        """Return a client; use it in a `with` block."""
         return headrace.connect(self.address, username="iggy", password="iggy")  # noqa: S106
 
     def connect_async(self) -> Connecting:
-        """Give a client of it for asyncio; use it in an `async with` block."""
+        """Return a client for asyncio; use it in an `async with` block."""
         return headrace.aio.connect(self.address, username="iggy", password="iggy")  # noqa: S106
 
     def __repr__(self) -> str:
@@ -66,7 +66,7 @@ class Server:
 
 
 class Topic:
-    """A topic that one test has for itself."""
+    """A topic for one test."""
 
     def __init__(self, server: Server, name: str) -> None:
         self.server = server
@@ -74,15 +74,15 @@ class Topic:
 
     @property
     def address(self) -> str:
-        """Where its server listens."""
+        """The address of its server."""
         return self.server.address
 
     def connect(self) -> headrace.Client:
-        """Give a client of its server."""
+        """Return a client of its server."""
         return self.server.connect()
 
     def connect_async(self) -> Connecting:
-        """Give a client of its server for asyncio."""
+        """Return a client of its server for asyncio."""
         return self.server.connect_async()
 
     def __str__(self) -> str:
@@ -91,7 +91,7 @@ class Topic:
 
 @pytest.fixture(scope="session")
 def headrace_server() -> Iterator[Server]:
-    """A real server for the whole run; its data is gone afterwards."""
+    """A real server for the whole run; its data is removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="headrace-pytest-") as folder:
         log = Path(folder) / "output.log"
         process = _start(Path(folder) / "data", log)
@@ -103,9 +103,9 @@ def headrace_server() -> Iterator[Server]:
 
 @pytest.fixture
 def headrace_topic(headrace_server: Server, request: pytest.FixtureRequest) -> Iterator[Topic]:
-    """A new topic, named after the test, with the partitions that a marker asks for.
+    """A new topic, named after the test, with the number of partitions of the marker.
 
-    `@pytest.mark.headrace_topic(partitions=3)` gives it more than one.
+    `@pytest.mark.headrace_topic(partitions=3)` sets it; the default is 1.
     """
     partitions = _read_partitions(request.node.get_closest_marker("headrace_topic"))
     stream = f"pytest-{os.getpid()}-{time.time_ns()}"
@@ -119,10 +119,10 @@ def headrace_topic(headrace_server: Server, request: pytest.FixtureRequest) -> I
 
 
 def _read_partitions(marker: pytest.Mark | None) -> int:
-    """Give how many partitions a marker asks for.
+    """Return the number of partitions that a marker asks for.
 
     Raises:
-        TypeError: It has an option that there is not, or a value without a name.
+        TypeError: It has an unknown option, or a positional argument.
     """
     if marker is None:
         return 1
@@ -134,14 +134,14 @@ def _read_partitions(marker: pytest.Mark | None) -> int:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
+    """Register the marker."""
     config.addinivalue_line(
         "markers", "headrace_topic(partitions): how many partitions `headrace_topic` has"
     )
 
 
 def _start(data: Path, log: Path) -> subprocess.Popen[bytes]:
-    """Start a node; settings of a developer's own node are none of its business."""
+    """Start a node, without the settings of a developer's own node."""
     command = [sys.executable, "-m", "headrace", "dev", "--data", str(data)]
     command += ["--tcp", "127.0.0.1:0", "--http", "127.0.0.1:0"]
     own = ("HEADRACE_", "IGGY_")

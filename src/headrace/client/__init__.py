@@ -1,8 +1,8 @@
-"""The SDK: one sans-IO session with a sync and an async face.
+"""The SDK: one session without I/O, with a blocking client and a client for asyncio.
 
-`headrace.connect` and `headrace.aio.connect` are the ways in; what they give, take and raise is
-named here. The async face is loaded when it is asked for: asyncio would double the time in which a
-command of the terminal starts.
+Use `headrace.connect` or `headrace.aio.connect`; the types and errors of their clients are exported
+here. The asyncio client is loaded on first use: importing asyncio would double the start time of a
+terminal command.
 """
 
 import importlib
@@ -65,7 +65,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Load the async face when it is first used."""
+    """Load the asyncio client when it is first used."""
     if name != "AsyncClient":
         raise AttributeError(f"module 'headrace.client' has no attribute {name!r}")
     return importlib.import_module("headrace.client.aio.client").AsyncClient

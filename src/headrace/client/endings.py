@@ -1,4 +1,4 @@
-"""The ends of `with` blocks: what was open is closed, and one error is shown, not two."""
+"""How `with` blocks end: they close what is open and raise one error, not two."""
 
 from abc import ABC, abstractmethod
 from types import TracebackType
@@ -8,11 +8,11 @@ from headrace.client.errors import HeadraceError
 
 
 class Ends(ABC):
-    """Something that a `with` block closes."""
+    """An object that a `with` block closes."""
 
     @abstractmethod
     def _end(self, *, is_clean: bool) -> None:
-        """Close it; `is_clean` says that the block ended without an error."""
+        """Close it; `is_clean` means that the block ended without an error."""
 
     def __enter__(self) -> Self:
         return self
@@ -31,11 +31,11 @@ class Ends(ABC):
 
 
 class EndsAsync(ABC):
-    """Something that an `async with` block closes."""
+    """An object that an `async with` block closes."""
 
     @abstractmethod
     async def _end(self, *, is_clean: bool) -> None:
-        """Close it; `is_clean` says that the block ended without an error."""
+        """Close it; `is_clean` means that the block ended without an error."""
 
     async def __aenter__(self) -> Self:
         return self

@@ -1,16 +1,16 @@
-"""What a client raises: one tree, plain names.
+"""The errors that a client raises, as one tree.
 
 ```
 HeadraceError
-├── Unavailable         no connection, no answer in time; may say that the outcome is not known
-├── RefusedByServer     the server said no; `code` says why
+├── Unavailable         no connection, or no answer in time; the outcome may be unknown
+├── RefusedByServer     the server refused the request; `code` says why
 │   ├── NotFound        ├── AlreadyExists     ├── Unauthenticated
 │   ├── Unauthorized    ├── AlreadyApplied    ├── NotOwned
-│   └── Unreadable      messages that come next are damaged at the server, with their range
-├── ProtocolBroken      the other side does not speak the protocol
-├── DataLost            messages that were wanted are no longer there, with their exact range
-├── OffsetsReset        a partition ends before where its consumer stood: it was purged
-├── DataDamaged         messages came with a wrong checksum
+│   └── Unreadable      the next messages are damaged at the server, with their range
+├── ProtocolBroken      the peer does not speak the protocol
+├── DataLost            messages to be read are no longer there, with their exact range
+├── OffsetsReset        a partition ends before its consumer's position: it was purged
+├── DataDamaged         messages arrived with a wrong checksum
 ├── BufferFull          a producer's buffer did not empty in time
 └── ClientClosed        used after it was closed
 ```
@@ -18,7 +18,7 @@ HeadraceError
 Wrong arguments are `ValueError` and `TypeError`, as everywhere in Python.
 """
 
-# ruff: noqa: N818 - these are words that users write in `except`; each says what happened.
+# ruff: noqa: N818 - users write these names in `except`; each says what happened.
 
 from headrace.client.rules import RULES
 from headrace.wire.errors import Code, RefusedError
@@ -28,13 +28,13 @@ NO_NODE_ADVICE = "is a node running there, and is that its TCP port? `headrace d
 
 
 class HeadraceError(Exception):
-    """Everything that a client raises by itself."""
+    """The base of all errors that a client raises itself."""
 
 
 class Unavailable(HeadraceError):
     """No server could be reached, or none answered in time.
 
-    `is_outcome_unknown` says that the request had left: the server may have carried it out.
+    `is_outcome_unknown` means that the request was sent: the server may have carried it out.
     """
 
     def __init__(self, message: str, *, is_outcome_unknown: bool = False) -> None:
@@ -43,7 +43,7 @@ class Unavailable(HeadraceError):
 
 
 class RefusedByServer(HeadraceError):
-    """The server said no."""
+    """The server refused the request; `code` says why."""
 
     def __init__(self, code: Code, asked: str, why: str = "") -> None:
         self.code = code
@@ -52,11 +52,11 @@ class RefusedByServer(HeadraceError):
 
 
 class NotFound(RefusedByServer):
-    """What the request names does not exist, or may not be seen by this user."""
+    """The object does not exist, or this user may not see it."""
 
 
 class AlreadyExists(RefusedByServer):
-    """The name is taken."""
+    """The name is in use."""
 
 
 class Unauthenticated(RefusedByServer):
@@ -64,26 +64,26 @@ class Unauthenticated(RefusedByServer):
 
 
 class Unauthorized(RefusedByServer):
-    """This user may not do that."""
+    """This user lacks the permission."""
 
 
 class AlreadyApplied(RefusedByServer):
-    """The request was carried out before, and its answer is no longer known."""
+    """The request was already carried out, and its answer is no longer known."""
 
 
 class NotOwned(RefusedByServer):
-    """The partition belongs to another member of the consumer group.
+    """The partition is assigned to another member of the consumer group.
 
-    After a lost connection the offset may still have been stored: by the first try, while the
-    partition was ours.
+    After a lost connection the offset may still have been stored by the first attempt, while this
+    member owned the partition.
     """
 
 
 class Unreadable(RefusedByServer):
-    """Messages that a consumer would have read next are damaged where the server keeps them.
+    """The next messages of a consumer are damaged in the server's storage.
 
-    The server cannot read the offsets from `first` up to, not including, `end`. The consumer stays
-    before them; its method `skip` goes past them.
+    The server cannot read the offsets from `first` up to, not including, `end`. The consumer keeps
+    its position before them; its method `skip` moves it past them.
     """
 
     def __init__(self, topic: str, partition: int, *, first: int, end: int) -> None:
@@ -99,14 +99,14 @@ class Unreadable(RefusedByServer):
 
 
 class ProtocolBroken(HeadraceError):
-    """Whatever answered does not speak the protocol."""
+    """The peer does not speak the protocol."""
 
 
 class DataLost(HeadraceError):
-    """Messages that a consumer would have read next are no longer there.
+    """The next messages of a consumer are no longer there.
 
     The offsets from `first` up to, not including, `end` are gone: retention removed them, or they
-    were deleted or purged. The consumer stands at `resume`: iterating on continues there.
+    were deleted or purged. The consumer's position is `resume`: iteration continues there.
     """
 
     def __init__(self, topic: str, partition: int, *, first: int, end: int, resume: int) -> None:
@@ -122,10 +122,10 @@ class DataLost(HeadraceError):
 
 
 class OffsetsReset(HeadraceError):
-    """A partition ends before the place where its consumer stood: it began anew.
+    """A partition ends before the position of its consumer: it was purged or created anew.
 
-    The consumer wanted the offset `position`, and the last one there is is `last`. What had not
-    been read of the earlier history is gone; iterating on continues at the oldest message.
+    The consumer's next offset was `position`, but the last one that exists is `last`. The unread
+    messages before the reset are gone; iteration continues at the oldest message.
     """
 
     def __init__(self, topic: str, partition: int, *, position: int, last: int) -> None:
@@ -140,15 +140,15 @@ class OffsetsReset(HeadraceError):
 
 
 class DataDamaged(HeadraceError):
-    """Messages arrived with a wrong checksum: they are not what was sent."""
+    """Messages arrived with a wrong checksum."""
 
 
 class BufferFull(HeadraceError):
-    """A producer's buffer did not empty in time; nothing was taken."""
+    """A producer's buffer did not empty in time; the message was not accepted."""
 
 
 class ClientClosed(HeadraceError):
-    """The client, producer or consumer was closed before."""
+    """The client, producer or consumer is closed."""
 
 
 _CLASSES: dict[Code, type[RefusedByServer]] = {
@@ -181,13 +181,13 @@ _CLASSES: dict[Code, type[RefusedByServer]] = {
 
 
 def refusal(error: RefusedError | EvictedError, asked: str) -> RefusedByServer:
-    """Give what a user of the client is told about a refusal; `asked` names the request."""
+    """Return the error for a refusal; `asked` names the request."""
     why = str(error) if isinstance(error, EvictedError) else ""
     return refused(error.code, asked, why)
 
 
 def refused(code: Code, asked: str, why: str = "") -> RefusedByServer:
-    """Give the refusal of the class that a code belongs to."""
+    """Return a refusal of the class that its code belongs to."""
     return _CLASSES.get(code, RefusedByServer)(code, asked, why or RULES.get(code, ""))
 
 

@@ -1,11 +1,11 @@
-"""What both faces share, and how a call, declared once, becomes a method of each.
+"""The base of both clients, and how a call, declared once, becomes a method of each.
 
 ```python
 class Client:
     create_stream = blocking(streams.create_stream)
 ```
 
-The method takes the arguments that the function takes, and gives what its call is answered with.
+The method takes the arguments of the function and returns the answer to its call.
 """
 
 import inspect
@@ -28,7 +28,7 @@ R = TypeVar("R")
 
 
 class Face:
-    """What both faces are: a session, and how it shows."""
+    """The base of both clients: a session, and its properties."""
 
     def __init__(self, settings: Settings) -> None:
         keep_large_blocks()
@@ -38,24 +38,24 @@ class Face:
 
     @property
     def address(self) -> Endpoint:
-        """The server that it talks to."""
+        """The address of the server."""
         return self._session.settings.endpoint
 
     @property
     def client_id(self) -> int:
-        """The number by which servers know this client, over all its connections."""
+        """The number by which servers identify this client, over all its connections."""
         return self._session.client
 
     @property
     def logins_count(self) -> int:
-        """How often it has logged in; more than once says that it was reconnected."""
+        """The number of logins; more than one means that it reconnected."""
         return self._session.logins_count
 
     def _check_process(self) -> None:
-        """Refuse to work in a forked process: its requests would bear the numbers of its parent's.
+        """Refuse to work in a forked process: its request numbers would collide with the parent's.
 
         Raises:
-            ClientClosed: It was made in another process.
+            ClientClosed: The client was created in another process.
         """
         if os.getpid() != self._process:
             raise ClientClosed("the client was made in another process: connect in this one")
@@ -65,35 +65,35 @@ class Face:
 
 
 class Blocks(Protocol):
-    """A face that waits for the answer."""
+    """A client whose calls block until the answer arrives."""
 
     def ask(self, call: Call[R], /) -> R:
-        """Send a call and give its answer."""
+        """Send a call and return its answer."""
         ...
 
     def follow(self, flow: Flow[R], /) -> R:
-        """Carry out what a flow asks for, to its end."""
+        """Carry out all steps of a flow and return its result."""
         ...
 
 
 class Awaits(Protocol):
-    """A face whose answers are awaited."""
+    """A client whose calls are awaited."""
 
     def number(self, call: Call[R], /) -> Call[R]:
-        """Give the call with its number, to be asked again under it if asking is cancelled."""
+        """Return the call with a request number, to repeat it after a cancellation."""
         ...
 
     def ask(self, call: Call[R], /) -> Coroutine[Any, Any, R]:
-        """Send a call and give its answer."""
+        """Send a call and return its answer."""
         ...
 
     def follow(self, flow: Flow[R], /) -> Coroutine[Any, Any, R]:
-        """Carry out what a flow asks for, to its end."""
+        """Carry out all steps of a flow and return its result."""
         ...
 
 
 def blocking(make: Callable[P, Call[R]]) -> Callable[Concatenate[Blocks, P], R]:
-    """Give the method that makes a call and waits for its answer."""
+    """Return a method that sends the call and blocks until the answer arrives."""
 
     @wraps(make)
     def method(self: Blocks, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -106,7 +106,7 @@ def blocking(make: Callable[P, Call[R]]) -> Callable[Concatenate[Blocks, P], R]:
 def awaiting(
     make: Callable[P, Call[R]],
 ) -> Callable[Concatenate[Awaits, P], Coroutine[Any, Any, R]]:
-    """Give the method that makes a call and whose answer is awaited."""
+    """Return a method that sends the call and whose answer is awaited."""
 
     @wraps(make)
     def method(self: Awaits, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
@@ -117,7 +117,7 @@ def awaiting(
 
 
 def _show_as_method(method: Callable[..., object], make: Callable[..., object]) -> None:
-    """Have `help` show the arguments of the function, behind `self`, and what is answered."""
+    """Make `help` show the function's arguments after `self`, and the type of the answer."""
     shown = inspect.signature(make)
     oneself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
     (answer,) = get_args(shown.return_annotation)

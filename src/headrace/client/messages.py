@@ -1,7 +1,7 @@
-"""Messages as a user sees them: read lazily from the columns of a poll, and made into a batch.
+"""Messages as users see them: decoded lazily from the columns of a poll, encoded into a batch.
 
-The kernel walks a poll once and gives columns. A `Message` is made when somebody looks at it, its
-headers when somebody looks at those; who works with columns never pays for either.
+The kernel scans a poll once and returns columns. A `Message` is created when it is accessed, and
+its headers when they are accessed; code that works with columns pays for neither.
 """
 
 import os
@@ -42,11 +42,11 @@ class Message(msgspec.Struct, frozen=True, eq=False, gc=False):
     """One message.
 
     Attributes:
-        partition: The partition that it lies in.
-        offset: Its place there.
-        value: What was sent.
-        timestamp: When the server took it, in microseconds since 1970.
-        origin_timestamp: When it was made, by the clock of who sent it, likewise.
+        partition: The partition that it is stored in.
+        offset: Its offset there.
+        value: The bytes that were sent.
+        timestamp: When the server received it, in microseconds since 1970.
+        origin_timestamp: When it was created, by the sender's clock, in microseconds since 1970.
     """
 
     partition: int
@@ -54,21 +54,21 @@ class Message(msgspec.Struct, frozen=True, eq=False, gc=False):
     value: bytes
     timestamp: int
     origin_timestamp: int
-    _ids: bytes  # of the whole poll: few look at ids, and to cut them all costs a third of it
+    _ids: bytes  # of the whole poll: rarely used, and splitting them costs a third of a poll
     _index: int
     _headers: bytes
 
     @property
     def id(self) -> int:
-        """A number of 128 bits that its sender gave it."""
+        """The 128-bit number that its sender gave it."""
         start = self._index * MESSAGE_ID_BYTES
         return int.from_bytes(self._ids[start : start + MESSAGE_ID_BYTES], "little")
 
     @property
     def headers(self) -> dict[FieldValue, FieldValue]:
-        """Its headers; made anew each time.
+        """Its headers; decoded on each access.
 
-        Headers that cannot be read, such as encrypted ones, are one entry: their bytes under the
+        Headers that cannot be decoded, such as encrypted ones, are one entry: their bytes under the
         name `"!raw"`.
         """
         try:
@@ -89,7 +89,7 @@ class Message(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def time(self) -> datetime:
-        """When the server took it."""
+        """When the server received it."""
         return datetime.fromtimestamp(self.timestamp / _MICROS, UTC)
 
     def __repr__(self) -> str:
@@ -142,7 +142,7 @@ class Messages(Sequence[Message]):
         return self._make(index)
 
     def __iter__(self) -> Iterator[Message]:
-        # No line of Python for each message: at 1,000 in a poll that line is most of the time.
+        # No Python code runs per message: with 1,000 in a poll it would take most of the time.
         columns = self.columns
         return map(
             Message,
@@ -173,15 +173,15 @@ class Messages(Sequence[Message]):
         return self._offsets[-1]
 
     def values(self) -> list[bytes]:
-        """Give the values alone: cheaper than making the messages."""
+        """Return only the values; this is cheaper than creating the messages."""
         return kernel.cut(self.columns.payloads, self.columns.payload_offsets)
 
     def timestamps(self) -> list[int]:
-        """Give when the server took each, in microseconds since 1970."""
+        """Return when the server received each message, in microseconds since 1970."""
         return self._timestamps.tolist()
 
     def first(self, count: int) -> "Messages":
-        """Give the first so many of them."""
+        """Return the first `count` messages."""
         if count >= len(self):
             return self
         columns = self.columns
@@ -199,7 +199,7 @@ class Messages(Sequence[Message]):
         return Messages(self.partition, self.current_offset, cut)
 
     def run_length(self) -> int:
-        """Give how many messages follow each other without a gap, from the first on."""
+        """Return how many messages from the first on have consecutive offsets."""
         offsets = self._offsets
         low, high = 0, len(self)
         while low < high:
@@ -225,7 +225,7 @@ class Messages(Sequence[Message]):
 
 
 def _numbers(column: bytes) -> Iterable[int]:
-    """Give the numbers of a column; where all are one, as the times of one batch are, just it."""
+    """Return the numbers of a column; a constant column, such as batch times, costs nothing."""
     numbers = memoryview(column).cast("q")
     if column and column == column[:_NUMBER_BYTES] * len(numbers):
         return repeat(numbers[0], len(numbers))
@@ -233,11 +233,11 @@ def _numbers(column: bytes) -> Iterable[int]:
 
 
 def read_messages(polled: PolledMessages, *, offset_min: int = 0) -> Messages:
-    """Give the messages of a poll from an offset on, every checksum compared.
+    """Return the messages of a poll from an offset on, after checking every checksum.
 
     Raises:
         DataDamaged: A checksum is wrong.
-        ProtocolBroken: They cannot be read, or all are older.
+        ProtocolBroken: They cannot be decoded, or all are older.
     """
     try:
         columns = kernel.columns(polled.batches, offset_min, OFFSET_MAX, True)  # noqa: FBT003 - check
@@ -253,7 +253,7 @@ def read_messages(polled: PolledMessages, *, offset_min: int = 0) -> Messages:
 
 
 def encode_value(value: bytes | str) -> bytes:
-    """Give the bytes of a message's value; text becomes UTF-8.
+    """Return the bytes of a message's value; text is encoded as UTF-8.
 
     Raises:
         ValueError: It is empty or too large.
@@ -269,11 +269,11 @@ def encode_value(value: bytes | str) -> bytes:
 
 
 def encode_values(values: Sequence[bytes | str]) -> Sequence[bytes]:
-    """Give the bytes of many values as `encode_value` gives those of one.
+    """Return the bytes of many values; see `encode_value`.
 
     Raises:
-        ValueError: One is empty or too large.
-        TypeError: One is neither bytes nor text.
+        ValueError: A value is empty or too large.
+        TypeError: A value is neither bytes nor text.
     """
     if are_encoded(values):
         return cast("Sequence[bytes]", values)
@@ -281,7 +281,7 @@ def encode_values(values: Sequence[bytes | str]) -> Sequence[bytes]:
 
 
 def are_encoded(values: Sequence[bytes | str]) -> bool:
-    """Whether all are bytes of a right size: the usual case, without a line of Python for each."""
+    """Whether all are bytes of a valid size: the usual case, without Python code per value."""
     if set(map(type, values)) != {bytes}:
         return False
     lengths = list(map(len, values))
@@ -289,11 +289,11 @@ def are_encoded(values: Sequence[bytes | str]) -> bool:
 
 
 def encode_headers(headers: Mapping[str, FieldValue] | None) -> bytes:
-    """Give the bytes of a message's headers, in the order of their keys.
+    """Return the bytes of a message's headers, sorted by key.
 
     Raises:
-        ValueError: One is empty or too large, or all together are.
-        TypeError: A key or a value is of no kind that headers have.
+        ValueError: A header is empty or too large, or all together are too large.
+        TypeError: A key or a value has a type that headers do not support.
     """
     if not headers:
         return b""
@@ -308,7 +308,7 @@ def encode_headers(headers: Mapping[str, FieldValue] | None) -> bytes:
 
 
 def _make_part(header: object, what: str, value: object) -> Field:
-    """Return one half of a header; what is wrong with it names the header and the rule."""
+    """Return one half of a header; errors name the header and the rule."""
     if not isinstance(value, bytes | str | int | float):
         raise TypeError(
             f"header {header!r}: its {what} is a {type(value).__name__},"
@@ -321,9 +321,9 @@ def _make_part(header: object, what: str, value: object) -> Field:
 
 
 def build_batch(values: Sequence[bytes], headers: Sequence[bytes], times: "array[int]") -> bytes:
-    """Give the batch of messages that `encode_value` and `encode_headers` have passed.
+    """Return the batch of messages encoded by `encode_value` and `encode_headers`.
 
-    Each gets a random id; `times` are microseconds since 1970, one for each.
+    Each gets a random id; `times` are microseconds since 1970, one for each message.
     """
     assert len(values) == len(headers) == len(times) > 0
     has_headers = any(headers)

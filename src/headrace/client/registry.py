@@ -1,4 +1,4 @@
-"""The producers and consumers of one client, so that its end can close them."""
+"""The open producers and consumers of one client, so that closing it closes them."""
 
 from typing import Generic, TypeVar
 
@@ -9,21 +9,21 @@ C = TypeVar("C")
 
 
 class Registry(Generic[C]):
-    """What a client has opened and not closed yet."""
+    """The producers and consumers that a client has opened and not closed yet."""
 
     def __init__(self) -> None:
         self._children: dict[int, tuple[C, str]] = {}
 
     def all(self) -> list[C]:
-        """Give what is open, the oldest first."""
+        """Return the open ones, the oldest first."""
         return [child for child, _ in self._children.values()]
 
     def add(self, child: C, topic: TopicName = "", group: Identifier | None = None) -> None:
-        """Take a child in.
+        """Add a producer or consumer.
 
         Raises:
-            ValueError: It would be the second member of a group: the server knows members by
-                their client, so both would be given the same messages.
+            ValueError: This client is already a member of that group. The server identifies members
+                by their client, so both consumers would get the same messages.
         """
         member = "" if group is None else f"{join_topic(topic)}, group {group!r}"
         if member and any(member == other for _, other in self._children.values()):
@@ -31,5 +31,5 @@ class Registry(Generic[C]):
         self._children[id(child)] = (child, member)
 
     def remove(self, child: C) -> None:
-        """Forget a child that closes."""
+        """Remove a producer or consumer that was closed."""
         self._children.pop(id(child), None)

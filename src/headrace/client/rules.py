@@ -1,6 +1,6 @@
-"""What the server checks names and passwords against: the rule behind a refusal's code.
+"""The rules for names and passwords, as text for the errors that report a violation.
 
-A refusal carries a code alone, so its sentence gets the rule here.
+The server's refusal has only a code, so the client adds the rule.
 """
 
 from headrace.base.limits import (

@@ -1,4 +1,4 @@
-"""The face of the client for asyncio.
+"""The client for asyncio.
 
 ```python
 from headrace import aio
@@ -48,7 +48,7 @@ R = TypeVar("R")
 def connect(address: str | None = None, **options: Unpack[ConnectOptions]) -> "Connecting":
     """Connect to a server and log in: `async with aio.connect(...)`, or `await` it.
 
-    Arguments and environment are those of `headrace.connect`.
+    Arguments and environment are the same as for `headrace.connect`.
 
     Raises:
         TypeError: There is no such option.
@@ -58,7 +58,7 @@ def connect(address: str | None = None, **options: Unpack[ConnectOptions]) -> "C
 
 
 class Connecting:
-    """A client to be: `async with` opens and closes it, `await` only opens it."""
+    """A pending connection: `async with` opens and closes a client, `await` only opens it."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -87,10 +87,10 @@ class Connecting:
 
 
 class AsyncClient(Face, EndsAsync):
-    """A session with a server; made by `headrace.aio.connect`.
+    """A session with a server; created by `headrace.aio.connect`.
 
-    Any number of tasks of one loop may use it: their calls go one after the other. A lost
-    connection is made again by the call that notices it. Its end closes its producers and
+    Any number of tasks of one loop may use it; their calls are sent one after the other. The call
+    that notices a lost connection opens a new one. Closing the client closes its producers and
     consumers.
     """
 
@@ -104,17 +104,17 @@ class AsyncClient(Face, EndsAsync):
     # Calls.
 
     async def ask(self, call: Call[R], /) -> R:
-        """Send a call and give its answer."""
+        """Send a call and return its answer."""
         self._check_process()
         async with self._lock:
             return await drive_async(self._session.ask(call), self._link.carry_out)
 
     def number(self, call: Call[R], /) -> Call[R]:
-        """Give the call with its number, to be asked again under it if asking is cancelled."""
+        """Return the call with a request number, to repeat it after a cancellation."""
         return self._session.number(call)
 
     async def follow(self, flow: Flow[R], /) -> R:
-        """Carry out what a flow asks for, to its end."""
+        """Carry out all steps of a flow and return its result."""
         return await drive_async(flow, self._carry_out)
 
     async def _carry_out(self, wanted: Call[Any] | Pause) -> object:
@@ -193,9 +193,9 @@ class AsyncClient(Face, EndsAsync):
         partition: int | None = None,
         headers: Mapping[str, FieldValue] | None = None,
     ) -> Sent:
-        """Send messages as one batch and wait until it is confirmed; give where it lies.
+        """Send messages as one batch, wait for the confirmation, and return where they are stored.
 
-        For many messages use `producer`, which gathers them into batches.
+        For many messages use `producer`, which collects them into batches.
         """
         flow = self._sender.send(topic, values, key=key, partition=partition, headers=headers)
         return await self.follow(flow)
@@ -207,15 +207,15 @@ class AsyncClient(Face, EndsAsync):
     async def plan_segments(
         self, topic: TopicName, partition: int = 0, *, start: int = 0
     ) -> SegmentPlan:
-        """Give what a partition holds, and the files of its sealed segments from an offset on.
+        """Return the state of a partition, and the files of its sealed segments from an offset on.
 
         Raises:
-            RefusedByServer: With the code `FEATURE_UNAVAILABLE`: the server makes no plans.
+            RefusedByServer: With `FEATURE_UNAVAILABLE`: the server does not support plans.
         """
         return await self.follow(plan_segments(topic, partition, start=start))
 
     def producer(self, topic: TopicName, **options: Unpack[ProducerOptions]) -> AsyncProducer:
-        """Give a producer of a topic; see `ProducerOptions` for what it takes.
+        """Return a producer for a topic; `ProducerOptions` lists its options.
 
         Raises:
             TypeError: There is no such option.
@@ -227,11 +227,11 @@ class AsyncClient(Face, EndsAsync):
         return producer
 
     def consumer(self, topic: TopicName, **options: Unpack[ConsumerOptions]) -> AsyncConsumer:
-        """Give a consumer of a topic; see `ConsumerOptions` for what it takes.
+        """Return a consumer of a topic; `ConsumerOptions` lists its options.
 
         Raises:
             TypeError: There is no such option.
-            ValueError: An option is wrong, or this client already is a member of that group.
+            ValueError: An option is wrong, or this client is already a member of that group.
         """
         settings = read_consumer_options(options)
         consumer = AsyncConsumer(self, Reader(topic, settings), self._registry.remove)
@@ -241,7 +241,7 @@ class AsyncClient(Face, EndsAsync):
     # Beginning and end.
 
     async def open(self) -> None:
-        """Connect and log in; `headrace.aio.connect` does so."""
+        """Connect and log in; `headrace.aio.connect` calls it."""
         try:
             async with self._lock:
                 await drive_async(self._session.open(), self._link.carry_out)
@@ -251,13 +251,13 @@ class AsyncClient(Face, EndsAsync):
         self._heart = asyncio.create_task(self._beat())
 
     async def close(self, *, is_clean: bool = False) -> None:
-        """Close producers and consumers, log out, and let the connection go.
+        """Close producers and consumers, log out, and close the connection.
 
-        Unless it is known to be the end of good work (`is_clean`), as that of a `with` block
-        without an error is, the message that a consumer handed out last does not count as done.
+        Unless `is_clean` is set, as at the end of an `async with` block without an error, the
+        message that a consumer handed out last does not count as processed.
 
         Raises:
-            HeadraceError: Something that was sent could not be confirmed.
+            HeadraceError: A message could not be confirmed.
         """
         failure: HeadraceError | None = None
         for child in self._registry.all():
@@ -282,7 +282,7 @@ class AsyncClient(Face, EndsAsync):
         await self.close(is_clean=is_clean)
 
     async def _beat(self) -> None:
-        """Let the server hear from a client whose user is busy with something else."""
+        """Send heartbeats while the user makes no calls."""
         while True:
             await asyncio.sleep(self._session.settings.heartbeat_seconds / 2)
             async with self._lock:

@@ -13,10 +13,10 @@ R = TypeVar("R")
 
 
 class AsyncConsumer(AsyncIterator[Message], EndsAsync):
-    """Gives the messages of a topic, one after the other, for as long as it is iterated over.
+    """Iterates over the messages of a topic.
 
-    A message counts as done when the next one is asked for, or when the `async with` block ends
-    without an error; what is done is stored as `commit` says.
+    A message counts as processed when the next one is requested, or when the `async with` block
+    ends without an error; the offsets of processed messages are stored as `commit` says.
 
     ```python
     async with client.consumer("shop/orders", group="billing") as consumer:
@@ -35,7 +35,7 @@ class AsyncConsumer(AsyncIterator[Message], EndsAsync):
 
     @property
     def lost_count(self) -> int:
-        """How many messages were gone when they were to be read."""
+        """The number of messages that were gone before they could be read."""
         return self._reader.lost_count
 
     async def __anext__(self) -> Message:
@@ -45,29 +45,29 @@ class AsyncConsumer(AsyncIterator[Message], EndsAsync):
         return message
 
     async def batches(self) -> AsyncIterator[Messages]:
-        """Give messages poll by poll: for those who work with many at once, or with columns.
+        """Yield messages poll by poll: to process many at once, or to use their columns.
 
-        A batch counts as done when the next one is asked for.
+        A batch counts as processed when the next one is requested.
         """
         while (messages := await self._next(self._reader.take_batch)) is not None:
             yield messages
 
     async def commit(self, message: Message | None = None) -> None:
-        """Store what is done, the message handed out last included, or up to the one given.
+        """Store the offsets of all messages handed out so far, or that of the given message.
 
         Raises:
-            NotOwned: The partition was dealt to another member of the group.
+            NotOwned: The partition was assigned to another member of the group.
         """
         if message is None:
             self._reader.finish_handed()
         await self._client.follow(self._reader.store(message))
 
     def skip(self, damaged: Unreadable) -> None:
-        """Go past the messages that an `Unreadable` has named; they are not read."""
+        """Skip the messages that an `Unreadable` error names."""
         self._reader.skip(damaged)
 
     async def close(self, *, is_clean: bool = True) -> None:
-        """Store what is done, unless that is up to you, and leave the group."""
+        """Store processed offsets, unless commits are manual, and leave the group."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -78,7 +78,7 @@ class AsyncConsumer(AsyncIterator[Message], EndsAsync):
         await self.close(is_clean=is_clean)
 
     async def _next(self, take: Callable[[], R | None]) -> R | None:
-        """Give what is next, or None when nothing came in time."""
+        """Return the next message or batch, or None if none came in time."""
         while True:
             if self._is_closed:
                 raise ClientClosed("the consumer is closed")

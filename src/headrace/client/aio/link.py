@@ -6,15 +6,15 @@ from typing import cast
 from headrace.base.limits import KIB
 from headrace.client.session.steps import Effect, Open, Pause, Receive, Transmit
 
-JOIN_BYTES_MAX = 64 * KIB  # below that one packet is worth a copy
+JOIN_BYTES_MAX = 64 * KIB  # up to this size a copy is cheaper than a second write
 SPARE_BYTES = 4 * KIB
 
 
 class _Wire(asyncio.BufferedProtocol):
-    """One connection: where the bytes go that come in, and who waits for them.
+    """One connection: the buffer for received bytes, and the task that waits for them.
 
-    What comes while nobody waits, such as an eviction, goes to a small spare buffer; when that is
-    full too, reading pauses.
+    Bytes that arrive while nobody waits, such as an eviction, go to a small spare buffer; when that
+    is full too, reading pauses.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class _Wire(asyncio.BufferedProtocol):
         self._is_writable.set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # What a loop gives for TCP can write, though uvloop's is no subclass that says so.
+        # A loop's transport for TCP can write, though uvloop's class does not declare it.
         self.transport = cast("asyncio.Transport", transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -65,7 +65,7 @@ class _Wire(asyncio.BufferedProtocol):
         self._is_writable.set()
 
     def transmit_nowait(self, head: bytes, batch: bytes) -> bool:
-        """Send bytes; give whether more may follow at once."""
+        """Send bytes; return whether more can be sent at once."""
         self._check()
         assert self.transport is not None
         if len(batch) <= JOIN_BYTES_MAX:
@@ -80,7 +80,7 @@ class _Wire(asyncio.BufferedProtocol):
         self._check()
 
     async def receive(self, into: memoryview, wanted: int) -> int:
-        """Wait for bytes; give how many came, none when the other side closed."""
+        """Wait for bytes; return the number received, 0 if the peer closed the connection."""
         if self._spare_filled:
             return self._empty_spare(into)
         self._into, self._wanted, self._filled = into, wanted, 0
@@ -119,10 +119,10 @@ class AioLink:
         self._wire: _Wire | None = None
 
     async def carry_out(self, effect: Effect) -> int:
-        """Do what the session asks for; give how many bytes were received, if that was it.
+        """Carry out an effect; return the number of bytes received, if it was `Receive`.
 
         Raises:
-            OSError: The connection is of no more use.
+            OSError: The connection cannot be used any more.
         """
         if isinstance(effect, Receive):
             async with asyncio.timeout(effect.seconds_max):
@@ -137,10 +137,10 @@ class AioLink:
         return 0
 
     def close(self) -> None:
-        """Let the connection go, if there is one, with what the peer did not take of it.
+        """Close the connection, if there is one, and discard unsent bytes.
 
-        To wait for that would keep the connection for as long as the peer likes; whatever somebody
-        still needs has been answered.
+        Waiting for them would keep the connection open as long as the peer likes; every request
+        that matters has been answered.
         """
         if self._wire is not None:
             if self._wire.transport is not None:
@@ -156,7 +156,7 @@ class AioLink:
     async def _transmit(self, effect: Transmit) -> None:
         wire = self._connected()
         if wire.transmit_nowait(effect.head, effect.batch):
-            return  # Nearly always: no timer is needed.
+            return  # The usual case needs no timer.
         async with asyncio.timeout(effect.seconds_max):
             await wire.wait_writable()
 

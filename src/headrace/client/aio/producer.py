@@ -1,4 +1,4 @@
-"""A producer for asyncio: a task gathers batches and sends them in order."""
+"""A producer for asyncio: a task sends the batches in order."""
 
 import asyncio
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class AsyncDelivery(Delivery):
-    """What became of one message, or will: `await` it to know."""
+    """The outcome of one message; `await` it."""
 
     __slots__ = ()
 
@@ -41,10 +41,10 @@ class AsyncDelivery(Delivery):
 
 
 class AsyncProducer(EndsAsync, unclosed.Leaves):
-    """Sends messages to one topic, in batches, in the order in which they were given.
+    """Sends messages to one topic in batches, in the order of the calls.
 
     A batch that is sent again after a lost connection is applied once. Use it in an `async with`
-    block: its end waits until everything is confirmed, and raises what went wrong.
+    block: the end of the block waits until everything is confirmed, and raises the first failure.
 
     ```python
     async with client.producer("shop/orders", linger="5 ms") as producer:
@@ -68,7 +68,7 @@ class AsyncProducer(EndsAsync, unclosed.Leaves):
         self._has_room = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._flying: Batch | None = None
-        self._call: Call[Sent] | None = None  # that of the batch under way
+        self._call: Call[Sent] | None = None  # of the batch being sent
         self._is_closed = False
 
     @property
@@ -83,12 +83,12 @@ class AsyncProducer(EndsAsync, unclosed.Leaves):
         key: bytes | str | None = None,
         headers: Mapping[str, FieldValue] | None = None,
     ) -> AsyncDelivery:
-        """Take a message to be sent; it waits only while the buffer is full.
+        """Buffer a message to be sent; waits only while the buffer is full.
 
-        Messages of one key go to one partition, in their order; the key itself is not sent.
+        Messages with the same key go to one partition, in order; the key itself is not sent.
 
         Raises:
-            BufferFull: There was no room in time; nothing was taken.
+            BufferFull: There was no room in time; the message was not accepted.
             ValueError: The message is empty or too large.
         """
         payload, encoded = encode_value(value), encode_headers(headers)
@@ -113,15 +113,15 @@ class AsyncProducer(EndsAsync, unclosed.Leaves):
         key: bytes | str | None = None,
         headers: Mapping[str, FieldValue] | None = None,
     ) -> None:
-        """Take many messages that have key and headers in common: much cheaper than one by one.
+        """Buffer many messages that share key and headers: much cheaper than one by one.
 
-        Any iterable will do: no more is held at a time than the buffer and 1000 messages or 1 MiB.
-        What becomes of them, `flush` or `close` tells.
+        Accepts any iterable, and holds no more at a time than the buffer and 1000 messages or 1
+        MiB. Failures are raised by `flush` or `close`.
 
         Raises:
-            BufferFull: There was no room in time; the first of them may have been taken.
-            ValueError: A message is empty or too large; of a sequence nothing was taken then, of
-                another iterable what came before it.
+            BufferFull: There was no room in time; the first messages may have been accepted.
+            ValueError: A message is empty or too large. Of a sequence nothing was accepted then, of
+                another iterable the messages before it were.
         """
         encoded = encode_headers(headers)
         for piece in cut_values(values):
@@ -146,7 +146,7 @@ class AsyncProducer(EndsAsync, unclosed.Leaves):
         return taken
 
     def check(self) -> None:
-        """Raise the first failure since the last flush or check, if there was one; wait for none.
+        """Raise the first failure since the last flush or check, without waiting.
 
         Raises:
             HeadraceError: Something that was sent could not be confirmed.
@@ -154,7 +154,7 @@ class AsyncProducer(EndsAsync, unclosed.Leaves):
         self._batcher.raise_failure()
 
     async def flush(self) -> None:
-        """Send what waits, and wait until all that was sent before is confirmed.
+        """Send buffered messages, and wait until all earlier messages are confirmed.
 
         Raises:
             HeadraceError: The first failure since the last flush.
@@ -168,7 +168,7 @@ class AsyncProducer(EndsAsync, unclosed.Leaves):
         self._batcher.raise_failure()
 
     async def close(self) -> None:
-        """Flush, and take no more; what went wrong is raised."""
+        """Flush, and accept no more messages; raises the first failure."""
         if self._is_closed:
             return
         self._stop_taking()
@@ -229,11 +229,11 @@ class AsyncProducer(EndsAsync, unclosed.Leaves):
         try:
             await self._work()
         except asyncio.CancelledError:
-            # The loop ends: that cancels its tasks, and waits for them.
+            # The loop is ending: it cancels its tasks and waits for them.
             await self._work_to_the_end()
             raise
         finally:
-            # Only a bug, or a loop that ended, leaves something here: nobody must hang.
+            # Only a bug or a loop that ended leaves batches here: no waiter must hang.
             self._is_closed = True
             self._batcher.fail_all(ClientClosed("the producer's task has ended"))
             self._has_room.set()

@@ -1,5 +1,5 @@
-"""Every call that the protocol has, declared once: both faces of the client make methods of these.
+"""Every call of the protocol, declared once; both clients make methods of them.
 
-Each function gives a `Call`; the methods of the same names send it. The examples in their
-docstrings show the methods, with a connected `client`, and are run as tests.
+Each function returns a `Call`, and the methods of the same name send it. The examples in the
+docstrings show the methods of a connected `client`, and run as tests.
 """

@@ -1,4 +1,4 @@
-"""A topic with its partitions, where a missing stream is told from a missing topic."""
+"""Looks up a topic with its partitions; distinguishes a missing stream from a missing topic."""
 
 from headrace.client.calls.names import TopicName, split_topic
 from headrace.client.calls.streams import get_stream, get_topic
@@ -11,10 +11,10 @@ from headrace.wire.errors import Code
 def find_topic(topic: TopicName) -> Flow[TopicDetails]:
     """Return a topic and its partitions.
 
-    The server answers with nothing in both cases, so a second question tells them apart.
+    The server's answer is empty in both cases, so a second request finds out which is missing.
 
     Raises:
-        NotFound: There is no such topic, or no such stream; the code says which of them.
+        NotFound: The topic or the stream does not exist; the code says which.
     """
     call = get_topic(topic)
     try:
@@ -26,5 +26,5 @@ def find_topic(topic: TopicName) -> Flow[TopicDetails]:
     except NotFound:
         missing = refused(Code.STREAM_ID_NOT_FOUND, call.asked)
     except RefusedByServer:
-        pass  # This user may not see the stream: the answer stays as it was.
+        pass  # This user may not see the stream: keep the first answer.
     raise missing

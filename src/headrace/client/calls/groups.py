@@ -22,7 +22,7 @@ def create_group(topic: TopicName, name: str) -> Call[GroupDetails]:
 
 
 def get_group(topic: TopicName, group: Identifier) -> Call[GroupDetails]:
-    """Give a consumer group and its members; `NotFound` if there is none.
+    """Return a consumer group and its members; `NotFound` if it does not exist.
 
     >>> _ = client.create_stream("shop")
     >>> _ = client.create_topic("shop/orders")
@@ -35,7 +35,7 @@ def get_group(topic: TopicName, group: Identifier) -> Call[GroupDetails]:
 
 
 def get_groups(topic: TopicName) -> Call[tuple[Group, ...]]:
-    """Give the consumer groups of a topic.
+    """Return the consumer groups of a topic.
 
     >>> _ = client.create_stream("shop")
     >>> _ = client.create_topic("shop/orders")
@@ -46,7 +46,7 @@ def get_groups(topic: TopicName) -> Call[tuple[Group, ...]]:
 
 
 def delete_group(topic: TopicName, group: Identifier) -> Call[None]:
-    """Remove a consumer group with its stored offsets.
+    """Remove a consumer group and its stored offsets.
 
     >>> _ = client.create_stream("shop")
     >>> _ = client.create_topic("shop/orders")
@@ -57,7 +57,7 @@ def delete_group(topic: TopicName, group: Identifier) -> Call[None]:
 
 
 def join_group(topic: TopicName, group: Identifier) -> Call[None]:
-    """Make this client a member of a group; consumers with a group do it by themselves.
+    """Make this client a member of a group; consumers with a group do this themselves.
 
     >>> _ = client.create_stream("shop")
     >>> _ = client.create_topic("shop/orders")
@@ -80,7 +80,7 @@ def leave_group(topic: TopicName, group: Identifier) -> Call[None]:
 
 
 def sync_group(topic: TopicName, group: Identifier) -> Call[Assignment | None]:
-    """Give the partitions that this member may poll, or None if it is no member.
+    """Return the partitions assigned to this member, or None if it is not a member.
 
     >>> _ = client.create_stream("shop")
     >>> _ = client.create_topic("shop/orders", partitions=2)
@@ -99,7 +99,7 @@ def get_offset(
     consumer: Identifier | None = None,
     group: Identifier | None = None,
 ) -> Call[StoredOffset | None]:
-    """Give the offset stored for a consumer or a group, or None if nothing is stored.
+    """Return the offset stored for a consumer or a group, or None if nothing is stored.
 
     >>> _ = client.create_stream("shop")
     >>> _ = client.create_topic("shop/orders")
@@ -119,7 +119,7 @@ def store_offset(
     consumer: Identifier | None = None,
     group: Identifier | None = None,
 ) -> Call[None]:
-    """Store the offset of the last message that a consumer or a group has done with.
+    """Store the offset of the last message that a consumer or a group has processed.
 
     >>> _ = client.create_stream("shop")
     >>> _ = client.create_topic("shop/orders")
@@ -141,7 +141,7 @@ def delete_offset(
     consumer: Identifier | None = None,
     group: Identifier | None = None,
 ) -> Call[None]:
-    """Forget the offset stored for a consumer or a group; `NotFound` if there is none.
+    """Delete the offset stored for a consumer or a group; `NotFound` if there is none.
 
     >>> _ = client.create_stream("shop")
     >>> _ = client.create_topic("shop/orders")

@@ -1,4 +1,4 @@
-"""Sending one batch, and polling once: what producers and consumers are made of."""
+"""Send one batch, poll once: the calls that producers and consumers use."""
 
 from datetime import datetime
 from typing import Literal, TypeAlias
@@ -34,7 +34,7 @@ from headrace.wire.identifiers import (
     ToPartition,
 )
 
-# Where to begin: an offset, a time, or a word.
+# Where to start reading: an offset, a time, or a keyword.
 Start: TypeAlias = int | datetime | Literal["earliest", "latest", "next"]
 
 COUNT_MAX = 1_000_000
@@ -42,7 +42,7 @@ _MICROS = 1_000_000
 
 
 class Sent(msgspec.Struct, frozen=True):
-    """Where a batch lies: its first message has `offset`, the others follow."""
+    """The place of a batch: its first message has `offset`, the others follow."""
 
     partition: int
     offset: int
@@ -52,7 +52,7 @@ class Sent(msgspec.Struct, frozen=True):
 def send_batch(topic: TopicName, partition: int, batch: bytes, count: int) -> Call[Sent]:
     """Send a batch to one partition.
 
-    The partition is always named: a retry must reach the one that knows the first attempt.
+    The partition is always named: a retry must reach the partition that got the first attempt.
     """
     stream, name = split_topic(topic)
     routing = encode_routing(stream, name, ToPartition(partition), messages_count=count)
@@ -70,9 +70,9 @@ def send_batch(topic: TopicName, partition: int, batch: bytes, count: int) -> Ca
 def poll_raw(
     topic: TopicName, partition: int, strategy: Strategy, *, who: Consumer, count: int
 ) -> Call[PolledMessages]:
-    """Poll one partition, for those who read batches themselves.
+    """Poll one partition and return its batches undecoded.
 
-    The answer may be the word to sync, which is no partition's.
+    The answer may be the request to sync with the group, which has no partition.
     """
     stream, name = split_topic(topic)
     request = PollMessages(
@@ -97,7 +97,7 @@ def poll_from(
     count: int,
     offset_min: int = 0,
 ) -> Call[Messages]:
-    """Poll one partition, messages below an offset left out; they may be the word to sync too."""
+    """Poll one partition without messages below an offset; may also return a request to sync."""
     raw = poll_raw(topic, partition, strategy, who=who, count=count)
     return Call(
         raw.command,
@@ -116,11 +116,12 @@ def poll(
     consumer: Identifier | None = None,
     group: Identifier | None = None,
 ) -> Call[Messages]:
-    """Give messages of one partition, at most `count`, maybe none; nothing is stored.
+    """Return up to `count` messages of one partition, possibly none; no offset is stored.
 
     `start` is an offset, a time, `"earliest"`, `"latest"` for the newest `count`, or `"next"` for
-    what follows the stored offset of the consumer or group. An offset that is gone gives the
-    oldest message there is, without a word: a consumer from `client.consumer` tells.
+    the messages after the stored offset of the consumer or group. If the offset no longer exists,
+    the poll silently starts at the oldest message; a consumer from `client.consumer` reports such a
+    gap.
 
     >>> _ = client.create_stream("shop")
     >>> _ = client.create_topic("shop/orders")
@@ -136,10 +137,10 @@ def poll(
 
 
 def make_strategy(start: Start) -> Strategy:
-    """Give what the protocol calls a place to begin.
+    """Return the polling strategy of the protocol for a start.
 
     Raises:
-        ValueError: There is no such place.
+        ValueError: It is not a valid start.
     """
     if isinstance(start, datetime):
         if start.tzinfo is None:

@@ -1,18 +1,18 @@
-"""How callers name things: `shop/orders` for a topic, and who a consumer is."""
+"""How callers name objects: `shop/orders` for a topic, and the name of a consumer."""
 
 from typing import TypeAlias
 
 from headrace.wire.identifiers import Consumer, Identifier
 from headrace.wire.numbers import ConsumerKind
 
-# "stream/topic", or both in a tuple, each by name or by number.
+# "stream/topic", or a tuple of both, each a name or a number.
 TopicName: TypeAlias = str | tuple[Identifier, Identifier]
 
 ANONYMOUS = Consumer(ConsumerKind.CONSUMER, 0)
 
 
 def split_topic(topic: TopicName) -> tuple[Identifier, Identifier]:
-    """Give the stream and the topic that a name stands for.
+    """Return the stream and the topic of a topic name.
 
     Raises:
         ValueError: It is not of the form `stream/topic`.
@@ -28,15 +28,15 @@ def split_topic(topic: TopicName) -> tuple[Identifier, Identifier]:
 
 
 def join_topic(topic: TopicName) -> str:
-    """Give a topic's name as errors show it."""
+    """Return the name of a topic as errors show it."""
     return "/".join(str(part) for part in split_topic(topic))
 
 
 def make_consumer(consumer: Identifier | None, group: Identifier | None) -> Consumer:
-    """Give who polls or stores an offset: one of the two.
+    """Return the consumer or the group that polls or stores an offset.
 
     Raises:
-        ValueError: Both were given, or none.
+        ValueError: Both were given, or neither.
     """
     if (consumer is None) == (group is None):
         raise ValueError("name a consumer or a group, one of the two")

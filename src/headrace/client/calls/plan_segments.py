@@ -1,4 +1,4 @@
-"""The whole segment plan of a partition, put together from as many answers as it takes."""
+"""The whole segment plan of a partition, joined from as many answers as needed."""
 
 import msgspec
 
@@ -10,12 +10,12 @@ from headrace.wire.commands.segments import SegmentPlan
 
 
 def plan_segments(topic: TopicName, partition: int = 0, *, start: int = 0) -> Flow[SegmentPlan]:
-    """Give what a partition holds, and all its sealed segments from an offset on.
+    """Return the state of a partition, and all its sealed segments from an offset on.
 
-    What is removed or purged while the answers come is not in the plan.
+    The plan leaves out what is removed or purged while the answers arrive.
 
     Raises:
-        ProtocolBroken: The server says that more follows, and does not go on.
+        ProtocolBroken: The server announces more segments and returns none.
     """
     plan = yield from ask(plan_page(topic, partition, start=start))
     while plan.is_more:

@@ -1,4 +1,4 @@
-"""One page of a segment plan: what `client.plan_segments` is made of."""
+"""One page of a segment plan; `client.plan_segments` joins the pages."""
 
 from headrace.client.calls.names import TopicName, join_topic, split_topic
 from headrace.client.session.call import Call, make_call
@@ -6,7 +6,7 @@ from headrace.wire.commands.segments import PLAN_SEGMENTS, PlanSegments, Segment
 
 
 def plan_page(topic: TopicName, partition: int, *, start: int) -> Call[SegmentPlan]:
-    """Give the plan from the segment on that holds an offset, as much as one answer holds."""
+    """Return the plan from the segment that contains an offset, as far as one answer holds."""
     stream, name = split_topic(topic)
     request = PlanSegments(stream=stream, topic=name, partition_id=partition, from_offset=start)
     return make_call(PLAN_SEGMENTS, request, join_topic(topic))

@@ -25,7 +25,7 @@ def create_stream(name: str) -> Call[Stream]:
 
 
 def get_stream(stream: Identifier) -> Call[StreamDetails]:
-    """Give a stream and its topics; `NotFound` if there is none.
+    """Return a stream and its topics; `NotFound` if it does not exist.
 
     >>> _ = client.create_stream("shop")
     >>> client.get_stream("shop").topics
@@ -36,7 +36,7 @@ def get_stream(stream: Identifier) -> Call[StreamDetails]:
 
 
 def get_streams() -> Call[tuple[Stream, ...]]:
-    """Give all streams that this user may see.
+    """Return all streams that this user may see.
 
     >>> _ = client.create_stream("shop")
     >>> [stream.name for stream in client.get_streams()]
@@ -46,7 +46,7 @@ def get_streams() -> Call[tuple[Stream, ...]]:
 
 
 def rename_stream(stream: Identifier, name: str) -> Call[None]:
-    """Give a stream another name.
+    """Rename a stream.
 
     >>> _ = client.create_stream("shop")
     >>> client.rename_stream("shop", "store")
@@ -95,13 +95,13 @@ def create_topic(
 
 
 def get_topic(topic: TopicName) -> Call[TopicDetails]:
-    """Return a topic and its partitions; `finding.find_topic` says what exactly is missing."""
+    """Return a topic and its partitions; `find_topic` also says what exactly is missing."""
     request = topics.GetTopic(*split_topic(topic))
     return make_get(topics.GET_TOPIC, request, join_topic(topic), Code.TOPIC_ID_NOT_FOUND)
 
 
 def get_holders(topic: TopicName) -> Call[TopicHolders]:
-    """Return who keeps messages of a topic beyond its limits; Headrace alone knows this command.
+    """Return who keeps messages of a topic beyond its limits; a command of Headrace only.
 
     >>> _ = client.create_stream("shop")
     >>> _ = client.create_topic("shop/orders")
@@ -112,7 +112,7 @@ def get_holders(topic: TopicName) -> Call[TopicHolders]:
 
 
 def get_topics(stream: Identifier) -> Call[tuple[Topic, ...]]:
-    """Give the topics of a stream.
+    """Return the topics of a stream.
 
     >>> _ = client.create_stream("shop")
     >>> client.get_topics("shop")
@@ -127,7 +127,7 @@ def update_topic(
     name: str | None = None,
     options: Mapping[str, FieldValue] | None = None,
 ) -> Call[None]:
-    """Give a topic another name, or other values for the options that are named.
+    """Rename a topic, or change the given options.
 
     >>> _ = client.create_stream("shop")
     >>> _ = client.create_topic("shop/orders")
@@ -187,7 +187,7 @@ def delete_partitions(topic: TopicName, count: int) -> Call[None]:
 
 
 def delete_segments(topic: TopicName, partition: int, count: int) -> Call[None]:
-    """Remove the oldest sealed segments of a partition, as far as every consumer has read them.
+    """Remove the oldest sealed segments of a partition that every consumer has read.
 
     >>> _ = client.create_stream("shop")
     >>> _ = client.create_topic("shop/orders")
@@ -198,13 +198,13 @@ def delete_segments(topic: TopicName, partition: int, count: int) -> Call[None]:
 
 
 def flush_partition(topic: TopicName, partition: int, *, sync: bool = False) -> Call[None]:
-    """Ask that a partition be written out; a server may refuse this, for it is never needed."""
+    """Ask the server to write a partition to disk; it may refuse, as this is never necessary."""
     request = topics.FlushUnsavedBuffer(*split_topic(topic), partition, sync)
     return make_call(topics.FLUSH_UNSAVED_BUFFER, request, join_topic(topic))
 
 
 def _make_options(options: Mapping[str, FieldValue] | None) -> Options:
-    """Give an options block; numbers take the kind that the option has, text travels as it is."""
+    """Return an options block; numbers get the option's type, text is sent unchanged."""
     made: dict[str, FieldValue | Field] = {}
     for key, value in (options or {}).items():
         known = TOPIC_OPTIONS.get(key)

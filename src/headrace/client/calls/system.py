@@ -21,7 +21,7 @@ def ping() -> Call[None]:
 
 
 def get_stats() -> Call[Stats]:
-    """Give the node in numbers.
+    """Return the statistics of the node.
 
     >>> client.get_stats().streams_count
     0
@@ -30,7 +30,7 @@ def get_stats() -> Call[Stats]:
 
 
 def get_counters() -> Call[NodeCounters]:
-    """Give every counter of the node, and how it was started; Headrace alone knows this command.
+    """Return every counter of the node, and how it was started; a command of Headrace only.
 
     >>> client.get_counters().profile
     'dev'
@@ -39,9 +39,9 @@ def get_counters() -> Call[NodeCounters]:
 
 
 def accept_time() -> Call[AcceptedTime]:
-    """Have what the clock of the node says be its time, after a leap that is right.
+    """Make the node accept the time of its clock, after a jump that is correct.
 
-    What has expired by then goes. Headrace alone knows this command.
+    Messages that have expired by then are removed. A command of Headrace only.
 
     >>> accepted = client.accept_time()
     >>> accepted.after >= accepted.before
@@ -55,7 +55,7 @@ def get_snapshot(
     *,
     compression: SnapshotCompression = SnapshotCompression.DEFLATED,
 ) -> Call[bytes]:
-    """Give an archive (ZIP) of what the node knows about itself, for a report of a problem.
+    """Return an archive (ZIP) of the node's diagnostics, for a problem report.
 
     >>> client.get_snapshot()[:2]
     b'PK'
@@ -65,7 +65,7 @@ def get_snapshot(
 
 
 def get_cluster() -> Call[ClusterMetadata]:
-    """Give the nodes of the cluster, and which of them leads.
+    """Return the nodes of the cluster, and which of them is the leader.
 
     >>> len(client.get_cluster().nodes)
     1
@@ -74,7 +74,7 @@ def get_cluster() -> Call[ClusterMetadata]:
 
 
 def describe_options(scope: OptionsScope = OptionsScope.TOPIC) -> Call[tuple[OptionSpec, ...]]:
-    """Give the options that objects of a kind may have, with their defaults.
+    """Return the options that objects of a kind can have, with their defaults.
 
     >>> "durability" in [option.key for option in client.describe_options()]
     True
@@ -83,7 +83,7 @@ def describe_options(scope: OptionsScope = OptionsScope.TOPIC) -> Call[tuple[Opt
 
 
 def get_me() -> Call[ClientDetails]:
-    """Give this connection as the server sees it.
+    """Return this connection as the server sees it.
 
     >>> client.get_me().client.user_id
     0
@@ -92,7 +92,7 @@ def get_me() -> Call[ClientDetails]:
 
 
 def get_client(number: int) -> Call[ClientDetails]:
-    """Give one connection of the server by its number; `NotFound` if there is none.
+    """Return one connection of the server by its number; `NotFound` if it does not exist.
 
     >>> me = client.get_me().client.client_id
     >>> client.get_client(me).client.client_id == me
@@ -103,7 +103,7 @@ def get_client(number: int) -> Call[ClientDetails]:
 
 
 def get_clients() -> Call[tuple[Client, ...]]:
-    """Give all connections of the server.
+    """Return all connections of the server.
 
     >>> len(client.get_clients()) >= 1
     True

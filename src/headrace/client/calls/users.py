@@ -19,7 +19,7 @@ def create_user(
     permissions: Permissions | None = None,
     status: UserStatus = UserStatus.ACTIVE,
 ) -> Call[UserDetails]:
-    """Add a user; without permissions it may do nothing but log in.
+    """Add a user; without permissions the user can only log in.
 
     >>> client.create_user("ada", "correct horse battery").user.username
     'ada'
@@ -34,7 +34,7 @@ def create_user(
 
 
 def get_user(user: Identifier) -> Call[UserDetails]:
-    """Give a user and its permissions; `NotFound` if there is none.
+    """Return a user and its permissions; `NotFound` if it does not exist.
 
     >>> client.get_user("iggy").user.id
     0
@@ -43,7 +43,7 @@ def get_user(user: Identifier) -> Call[UserDetails]:
 
 
 def get_users() -> Call[tuple[User, ...]]:
-    """Give all users.
+    """Return all users.
 
     >>> [user.username for user in client.get_users()]
     ['iggy']
@@ -54,7 +54,7 @@ def get_users() -> Call[tuple[User, ...]]:
 def update_user(
     user: Identifier, *, username: str | None = None, status: UserStatus | None = None
 ) -> Call[None]:
-    """Give a user another name or status, whichever is named.
+    """Change the name or the status of a user.
 
     >>> _ = client.create_user("ada", "correct horse battery")
     >>> client.update_user("ada", username="grace")
@@ -73,7 +73,7 @@ def delete_user(user: Identifier) -> Call[None]:
 
 
 def update_permissions(user: Identifier, permissions: Permissions | None) -> Call[None]:
-    """Replace the permissions of a user; None takes them all.
+    """Replace the permissions of a user; None removes them all.
 
     >>> from headrace.wire.permissions import GlobalPermissions, Permissions
     >>> _ = client.create_user("ada", "correct horse battery")
@@ -95,9 +95,9 @@ def change_password(user: Identifier, *, current: str, new: str) -> Call[None]:
 
 
 def create_token(name: str, *, expiry: str | None = None) -> Call[str]:
-    """Make a personal access token and give its secret, which is told this once.
+    """Create a personal access token and return its secret, which is never shown again.
 
-    `expiry` is how long it lives, such as `"30 days"`; without it, for ever.
+    `expiry` is its lifetime, such as `"30 days"`; without it the token never expires.
 
     >>> secret = client.create_token("laptop", expiry="30 days")
     >>> len(secret) > 20
@@ -109,7 +109,7 @@ def create_token(name: str, *, expiry: str | None = None) -> Call[str]:
 
 
 def get_tokens() -> Call[tuple[Token, ...]]:
-    """Give the personal access tokens of this user, without their secrets.
+    """Return the personal access tokens of this user, without their secrets.
 
     >>> _ = client.create_token("laptop")
     >>> [token.name for token in client.get_tokens()]

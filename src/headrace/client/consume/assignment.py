@@ -1,6 +1,6 @@
-"""The partitions of a consumer: where it begins in each, and what is stored of what it did. No I/O.
+"""The partitions of a consumer: where it starts in each, and which offsets it stores. No I/O.
 
-Invariants: nothing is stored that was not done.
+Invariants: an offset is stored only after its message was processed.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ ASSIGNMENT_SECONDS = 5.0  # how old the list of partitions may get
 
 
 class Assignment:
-    """Keeps positions as the partitions change, and stores offsets for who still owns them."""
+    """Updates positions when the partitions change, and stores offsets of partitions it owns."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Assignment:
         now: Callable[[], float],
     ) -> None:
         self.has_begun = False
-        self.must_renew = False  # the partitions have changed since they were asked for
+        self.must_renew = False  # the partitions have changed since they were requested
         self.turn: list[int] = []  # partitions, the next to poll first
         self._topic = topic
         self._settings = settings
@@ -41,16 +41,16 @@ class Assignment:
         self._handing = handing
         self._membership = Membership(topic, settings, self._start_over)
         self._now = now
-        self._renewed = now()  # when the partitions were last asked for
+        self._renewed = now()  # when the partitions were last requested
 
     @property
     def is_due(self) -> bool:
-        """Whether the partitions are to be asked for again."""
+        """Whether the partitions must be requested again."""
         is_old = self._now() - self._renewed >= ASSIGNMENT_SECONDS
         return self.must_renew or (is_old and self._settings.partition is None)
 
     def begin(self) -> Flow[None]:
-        """Join the group, if there is one, and ask for the partitions."""
+        """Join the group, if there is one, and request the partitions."""
         yield from self._membership.join()
         yield from self.renew()
         self.has_begun = True
@@ -60,7 +60,7 @@ class Assignment:
         yield from self._membership.leave()
 
     def renew(self) -> Flow[None]:
-        """Ask which partitions are to be read, and where each begins."""
+        """Request the partitions to read, and the start position in each."""
         wanted = yield from self._membership.ask_partitions()
         upcoming = self._positions.upcoming
         for partition in [each for each in upcoming if each not in wanted]:
@@ -79,14 +79,14 @@ class Assignment:
         self.must_renew = False
 
     def store(self, partition: int, offset: int) -> Flow[None]:
-        """Store an offset, unless others have stored as much or more.
+        """Store an offset, unless other members have stored the same or a higher one.
 
-        Who lost its connection was taken for gone: it joins again and may own the partition again.
-        Who does not own it any more leaves it to its owner, who reads on from what was stored last:
-        messages come twice, none is left out.
+        A member that lost its connection was removed from the group: it joins again and may own the
+        partition again. A member that no longer owns the partition leaves it to the new owner, who
+        continues after the last stored offset: messages may be delivered twice, none is skipped.
 
         Raises:
-            NotOwned: By hand only: the partition was dealt to another member.
+            NotOwned: The partition was assigned to another member; with manual commits only.
         """
         refused: NotOwned | None = None
         for _ in range(JOINS_MAX):
@@ -119,7 +119,7 @@ class Assignment:
         except NotOwned:
             raise
         except RefusedByServer:
-            done.pop(partition, None)  # Asking again would only get the same answer.
+            done.pop(partition, None)  # A retry would get the same answer.
             raise
         if done.get(partition, offset + 1) <= offset:
             del done[partition]
@@ -127,7 +127,7 @@ class Assignment:
     def _let_go(self, partition: int) -> Flow[None]:
         done = self._positions.done
         if partition in done and self._settings.commit != "manual":
-            # The next owner waits for it, if this member still owns the partition.
+            # The next owner waits for this offset, if this member still owns the partition.
             with suppress(NotOwned):
                 yield from self._store_once(partition, done[partition])
             done.pop(partition, None)
@@ -143,7 +143,7 @@ class Assignment:
         self._handing.drop()
 
     def _find_position(self, partition: int, *, is_first: bool) -> Flow[int | Strategy]:
-        """Give where to begin with a partition: after what is stored, else where told."""
+        """Return where to start in a partition: after the stored offset, else as configured."""
         settings = self._settings
         if settings.who is not ANONYMOUS:
             stored = yield from self._ask_stored(partition)
@@ -153,7 +153,7 @@ class Assignment:
             if position is not None:
                 return position
         if settings.group is None and not is_first:
-            return 0  # A partition that was made since: all of it is new.
+            return 0  # The partition was created since: all of it is new.
         if settings.start == "latest":
             call = poll_from(self._topic, partition, Last(), who=settings.who, count=1)
             polled = yield from ask(call)
@@ -164,7 +164,7 @@ class Assignment:
         return make_strategy(settings.start)
 
     def _catch_up(self, partition: int) -> Flow[None]:
-        """Leave out what others have done if they had the partition for a while."""
+        """Skip what other members have processed while they owned the partition."""
         stored = yield from self._ask_stored(partition)
         handed_next = self._handing.find_next(partition)
         upcoming = self._positions.upcoming[partition] if handed_next is None else handed_next

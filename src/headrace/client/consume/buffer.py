@@ -1,39 +1,39 @@
-"""What was polled and is handed out, one by one or all at once, and what of it is done. No I/O.
+"""The polled messages of a consumer, handed out one by one or all at once. No I/O.
 
-Invariants: a message counts as done when the next one is asked for, never before.
+Invariants: a message counts as processed when the next one is requested, never before.
 """
 
 from headrace.client.messages import Message, Messages
 
 
 class Handing:
-    """The messages of one poll on their way to their user."""
+    """The messages of one poll that the user has not processed yet."""
 
     def __init__(self, done: dict[int, int]) -> None:
-        """Begin with none; `done` is told the last offset done with, by partition."""
+        """Start empty; `done` receives the last processed offset by partition."""
         self._done = done
-        self.polled: Messages | None = None  # of which some was not handed out yet
-        self._made: list[Message] | None = None  # once somebody wants them singly
-        self._index = 0  # of the next message to hand out
-        self._handed: Message | None = None  # the one that its user works on
+        self.polled: Messages | None = None  # has messages that were not handed out yet
+        self._made: list[Message] | None = None  # created when messages are taken one by one
+        self._index = 0  # index of the next message to hand out
+        self._handed: Message | None = None  # the message that the user is processing
 
     def fill(self, polled: Messages) -> None:
-        """Take the messages of a poll, at least one, when there are no others."""
+        """Store the messages of a poll, at least one; the buffer must be empty."""
         self.polled, self._made, self._index = polled, None, 0
 
     def drop(self, partition: int | None = None) -> None:
-        """Hand no more out, or no more of one partition."""
+        """Discard all messages, or those of one partition."""
         if self.polled is not None and partition in (None, self.polled.partition):
             self.polled = None
 
     def find_next(self, partition: int) -> int | None:
-        """Give the offset of the next message to hand out if it is of that partition."""
+        """Return the offset of the next message if it belongs to that partition, else None."""
         if self.polled is None or self.polled.partition != partition:
             return None
         return self.polled[self._index].offset
 
     def take(self) -> Message:
-        """Give the next message; there must be one."""
+        """Return the next message; there must be one."""
         assert self.polled is not None
         if self._made is None:
             self._made = list(self.polled)  # all at once: much cheaper than one by one
@@ -44,10 +44,10 @@ class Handing:
         return message
 
     def take_all(self) -> Messages:
-        """Give all that is here at once; there must be something.
+        """Return all messages at once; there must be some.
 
         Raises:
-            ValueError: Some of it was handed out before.
+            ValueError: Some of them were already handed out.
         """
         polled = self.polled
         assert polled is not None
@@ -58,7 +58,7 @@ class Handing:
         return polled
 
     def finish(self) -> None:
-        """Count what was handed out last as done."""
+        """Count the message or batch that was handed out last as processed."""
         handed = self._handed
         if handed is not None:
             self._done[handed.partition] = handed.offset

@@ -1,4 +1,4 @@
-"""Which messages a server cannot read, found by asking: a refusal carries no range.
+"""Finds the messages that a server cannot read by polling: a refusal has no range.
 
 ```
  first                      end
@@ -6,9 +6,9 @@
    +1 +1 +1 ... 4,096 times, then +1 +2 +4 ... back to the edge by halves
 ```
 
-The first offsets are tried one by one, so that no message is passed over that can be read between
-two damaged batches. Damage that is longer than that (a whole file) is measured by doubling steps:
-short readable runs inside it may then be counted as damaged.
+The first offsets are tried one by one, so that no readable message between two damaged batches is
+skipped. Longer damage (a whole file) is measured with doubling steps: short readable runs inside it
+may then count as damaged.
 """
 
 from headrace.client.calls.messages import poll_from
@@ -21,15 +21,14 @@ from headrace.wire.errors import Code
 from headrace.wire.identifiers import First, FromOffset, Strategy
 
 SINGLE_STEPS_MAX = 4_096
-_BEYOND = 1 << 62  # behind every message: such a poll reads nothing
+_BEYOND = 1 << 62  # after every message: a poll from there reads nothing
 
 
 def find_unreadable(topic: TopicName, partition: int, strategy: Strategy) -> Flow[Unreadable]:
-    """Return the range that a poll was refused for with CANNOT_READ_MESSAGE.
+    """Return the range for which a poll was refused with CANNOT_READ_MESSAGE.
 
     Raises:
-        RefusedByServer: Nothing of the partition can be read, or it is not known where the poll
-            was to begin.
+        RefusedByServer: Nothing of the partition can be read, or the start of the poll is unknown.
     """
     first = yield from _find_first(topic, partition, strategy)
     end = (yield from ask(_probe(topic, partition, _BEYOND))).current_offset + 1

@@ -1,4 +1,4 @@
-"""Which partitions a consumer reads: one, all of a topic, or what its group deals it. No I/O."""
+"""The partitions that a consumer reads: one, all of a topic, or those of its group. No I/O."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,20 +15,20 @@ JOINS_MAX = 5
 
 
 class Membership:
-    """Asks for the partitions; in a group it joins, again if it must, and leaves."""
+    """Requests the partitions; joins the group, rejoins if necessary, and leaves it."""
 
     def __init__(
         self, topic: TopicName, settings: ConsumerSettings, on_lapse: Callable[[], None]
     ) -> None:
-        """Begin without; `on_lapse` is called when the membership ended without our doing."""
-        self.has_moved = False  # whether the group was dealt anew between the last two questions
+        """Start without a membership; `on_lapse` is called when the server ended it."""
+        self.has_moved = False  # whether the group was rebalanced between the last two requests
         self._topic = topic
         self._settings = settings
         self._on_lapse = on_lapse
-        self._generation = -1  # of the group when it was last asked
+        self._generation = -1  # of the group at the last request
 
     def join(self) -> Flow[None]:
-        """Become a member, if there is a group; one that does not exist is made."""
+        """Join the group, if there is one; create it if it does not exist."""
         group = self._settings.group
         if group is None:
             return
@@ -37,21 +37,21 @@ class Membership:
         except NotFound as error:
             if error.code != Code.CONSUMER_GROUP_ID_NOT_FOUND or not isinstance(group, str):
                 raise
-            with suppress(AlreadyExists):  # Another member was faster.
+            with suppress(AlreadyExists):  # Another member created it first.
                 yield from ask(create_group(self._topic, group))
             yield from ask(join_group(self._topic, group))
 
     def leave(self) -> Flow[None]:
-        """Be a member no more, if there is a group."""
+        """Leave the group, if there is one."""
         if self._settings.group is not None:
-            with suppress(NotFound):  # A lost connection, or who deleted the group, was faster.
+            with suppress(NotFound):  # The connection was lost, or the group was deleted.
                 yield from ask(leave_group(self._topic, self._settings.group))
 
     def ask_partitions(self) -> Flow[tuple[int, ...]]:
-        """Give the partitions to read now.
+        """Return the partitions to read now.
 
         Raises:
-            Unavailable: The membership ends as often as it is renewed.
+            Unavailable: The server ends the membership after every renewal.
         """
         settings = self._settings
         if settings.partition is not None:
@@ -65,7 +65,7 @@ class Membership:
                 self.has_moved = assignment.generation != self._generation
                 self._generation = assignment.generation
                 return assignment.partitions
-            # A lost connection ended the membership, and others may have read on since then.
+            # A lost connection ended the membership; other members may have read on since then.
             self._on_lapse()
             yield from self.join()
         raise Unavailable(f"the membership of group {settings.group!r} does not last")

@@ -1,4 +1,4 @@
-"""What a consumer is told to do: its options, and the settings that they amount to."""
+"""The options of a consumer, and the settings that result from them."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypedDict
@@ -14,19 +14,19 @@ OnLoss: TypeAlias = Literal["raise", "skip"]
 
 
 class ConsumerOptions(TypedDict, total=False):
-    """What `client.consumer` takes beside the topic.
+    """The options of `client.consumer`, besides the topic.
 
     Attributes:
-        name: Under which the offset is stored; without name and group nothing is.
-        group: The consumer group to be a member of, instead of a name; made if there is none.
-        partition: The only partition to read; without it all, or those that the group deals.
-        start: Where to begin where nothing is stored: `"earliest"`, `"latest"`, an offset, a time.
-        commit: When what is done is stored: `"each"`, `"periodic"`, or `"manual"`. ["periodic"]
-        commit_every: How often, if periodic. ["1 s"]
-        count: The most messages of one poll. [1000]
-        wait: How long to wait for a message before iterating ends; None is for ever. [None]
+        name: The name under which offsets are stored; without name or group none are.
+        group: The consumer group to join, instead of a name; created if it does not exist.
+        partition: The only partition to read; by default all, or those that the group assigns.
+        start: Where to start without a stored offset: `"earliest"`, `"latest"`, an offset, a time.
+        commit: When to store processed offsets: `"each"`, `"periodic"`, or `"manual"`. ["periodic"]
+        commit_every: The interval of periodic commits. ["1 s"]
+        count: The maximum number of messages of one poll. [1000]
+        wait: How long to wait for a message before iteration ends; None waits forever. [None]
         poll_every: The longest time between two polls of an idle consumer. ["100 ms"]
-        on_loss: `"raise"`, or `"skip"` to count what is lost and go on. ["raise"]
+        on_loss: `"raise"`, or `"skip"` to count lost messages and continue. ["raise"]
     """
 
     name: Identifier
@@ -43,7 +43,7 @@ class ConsumerOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class ConsumerSettings:
-    """The options, made whole."""
+    """The options, with defaults filled in."""
 
     who: Consumer
     name: Identifier | None
@@ -59,11 +59,11 @@ class ConsumerSettings:
 
 
 def read_consumer_options(options: ConsumerOptions) -> ConsumerSettings:
-    """Make options whole.
+    """Return the settings, with defaults filled in.
 
     Raises:
         TypeError: There is no such option.
-        ValueError: One is wrong, or two contradict each other.
+        ValueError: An option is wrong, or two contradict each other.
     """
     refuse_unknown("consumer()", options, ConsumerOptions.__annotations__)
     name, group = options.get("name"), options.get("group")

@@ -1,9 +1,9 @@
-"""Where a consumer stands in each partition, what it has done there, and what it missed. No I/O.
+"""The positions of a consumer, its processed offsets, and lost messages. No I/O.
 
-It polls by offset, so it sees when the server skips (D12).
+It polls by offset, so it notices when the server skips messages (D12).
 
-Invariants: a position moves only past what is about to be handed out, or past a range that was
-            reported lost.
+Invariants: a position moves only past messages to be handed out, or past a range that was
+            reported as lost.
 """
 
 from collections.abc import Callable
@@ -14,11 +14,11 @@ from headrace.client.errors import DataLost, OffsetsReset
 from headrace.client.messages import Messages
 from headrace.wire.identifiers import Strategy
 
-RESET_SECONDS = 5.0  # a replica that lags ends early too, but not for long
+RESET_SECONDS = 5.0  # a lagging replica also ends early, but not for that long
 
 
 class Positions:
-    """By partition: what to poll next (`upcoming`), and what is done and not stored (`done`)."""
+    """By partition: the next offset (`upcoming`), and processed but unstored offsets (`done`)."""
 
     def __init__(self, topic: TopicName, on_loss: OnLoss, now: Callable[[], float]) -> None:
         self.upcoming: dict[int, int | Strategy] = {}
@@ -27,25 +27,25 @@ class Positions:
         self._topic = topic
         self._on_loss = on_loss
         self._now = now
-        self._short_since: dict[int, float] = {}  # partitions that end too early, since when
+        self._short_since: dict[int, float] = {}  # since when a partition ends too early
 
     def forget(self, partition: int) -> None:
-        """Stand nowhere in a partition; what is done stays done."""
+        """Remove the position in a partition; processed offsets are kept."""
         self.upcoming.pop(partition, None)
         self._short_since.pop(partition, None)
 
     def resume(self, partition: int, stored: int | None) -> int | None:
-        """Give where to go on after what is done and what is stored, None if neither is."""
+        """Return the position after processed and stored offsets, None if there are neither."""
         done, last = self.done.get(partition, -1), -1 if stored is None else stored
         if done <= last:
             self.done.pop(partition, None)  # Never store less than others have.
         return max(done, last) + 1 if max(done, last) >= 0 else None
 
     def pass_over(self, partition: int, position: int | Strategy, polled: Messages) -> Messages:
-        """Give what a poll from a position gave, up to the first gap, and stand behind that.
+        """Return the polled messages up to the first gap, and move the position past them.
 
         Raises:
-            DataLost: There is a gap before it; then it stands behind the gap.
+            DataLost: There is a gap before them; the position is then after the gap.
         """
         self._short_since.pop(partition, None)
         first = polled.first_offset
@@ -57,10 +57,10 @@ class Positions:
         return messages
 
     def meet_end(self, partition: int, position: int | Strategy, last: int) -> None:
-        """Notice a partition that has ended before the position for a while, and begin anew.
+        """Restart at the beginning if the partition has ended before the position for a while.
 
         Raises:
-            OffsetsReset: It has; then it stands at the beginning.
+            OffsetsReset: It has; the position is then the beginning.
         """
         if not isinstance(position, int) or position <= last + 1:
             self._short_since.pop(partition, None)

@@ -1,16 +1,17 @@
-"""How a consumer reads: polls in turn, hands out, and stores what is done. No I/O.
+"""How a consumer reads: polls in turn, hands out messages, stores offsets. No I/O.
 
 ```
 begin ─► (join) ─► assign ─► load positions ─► poll in turn ─► handing ─► take ─► done ─► store
-            ▲         ▲                           │ the word to sync, 5009
-            └─ no member any more ◄── sync ◄──────┘ every few seconds too
+            ▲         ▲                           │ a request to sync, 5009
+            └─ not a member ◄─────── sync ◄──────┘ and every few seconds
 
-membership: which partitions      assignment: where each begins, what is stored
-positions:  where it stands       handing:    what was polled and is not taken yet
+membership: which partitions      assignment: start positions, stored offsets
+positions:  the next offsets      handing:    polled messages not taken yet
 ```
 
-A consumer keeps its own positions and polls by offset, so it sees when the server skips (D12). A
-message counts as done when the next one is asked for; only what is done is ever stored.
+A consumer keeps its own positions and polls by offset, so it notices when the server skips messages
+(D12). A message counts as processed ("done") when the next one is requested; only offsets of
+processed messages are stored.
 """
 
 import time
@@ -35,15 +36,15 @@ IDLE_SECONDS_MIN = 0.001
 
 
 class _Round(Enum):
-    """What became of a round of polls."""
+    """The outcome of a round of polls."""
 
-    FOUND = auto()  # messages are here
-    EMPTY = auto()  # no partition has any
-    DEALT = auto()  # the partitions were dealt anew meanwhile: nobody knows
+    FOUND = auto()  # there are messages
+    EMPTY = auto()  # no partition has messages
+    DEALT = auto()  # the partitions were reassigned meanwhile: unknown
 
 
 class Reader:
-    """One consumer of one topic; a face drives its flows and hands out what they brought."""
+    """One consumer of one topic; a client drives its flows and hands out the messages."""
 
     def __init__(
         self,
@@ -62,13 +63,13 @@ class Reader:
 
     @property
     def lost_count(self) -> int:
-        """How many messages were gone when they were to be read."""
+        """The number of messages that were gone before they could be read."""
         return self._positions.lost_count
 
     # Handing out: no I/O.
 
     def take(self) -> Message | None:
-        """Give the next message if it is here and nothing must be stored first."""
+        """Return the next message if there is one and no offset must be stored first."""
         handing = self._handing
         handing.finish()
         if handing.polled is None or self._is_commit_due():
@@ -76,7 +77,7 @@ class Reader:
         return handing.take()
 
     def take_batch(self) -> Messages | None:
-        """Give all that is here at once; it counts as done with the next call."""
+        """Return all polled messages; they count as processed with the next call."""
         handing = self._handing
         handing.finish()
         if handing.polled is None or self._is_commit_due():
@@ -84,7 +85,7 @@ class Reader:
         return handing.take_all()
 
     def finish_handed(self) -> None:
-        """Count the message that was handed out last as done."""
+        """Count the message that was handed out last as processed."""
         self._handing.finish()
 
     def _is_commit_due(self) -> bool:
@@ -94,13 +95,13 @@ class Reader:
         return is_each or self._now() - self._committed >= self.settings.commit_seconds
 
     def skip(self, damaged: Unreadable) -> None:
-        """Stand behind messages that the server cannot read."""
+        """Move the position past messages that the server cannot read."""
         self._positions.upcoming[damaged.partition] = damaged.end
 
     # Flows.
 
     def work(self) -> Flow[bool]:
-        """Do whatever `take` waits for; give False when nothing came in time."""
+        """Do what `take` waits for; return False if no message came in time."""
         if not self._assignment.has_begun:
             yield from self._assignment.begin()
             self._committed = self._now()
@@ -125,10 +126,10 @@ class Reader:
         return True
 
     def store(self, message: Message | None = None) -> Flow[None]:
-        """Store what is done; with a message, up to that one instead.
+        """Store the offsets of processed messages, or that of the given message.
 
         Raises:
-            NotOwned: By hand only: the partition was dealt to another member.
+            NotOwned: The partition was assigned to another member; with manual commits only.
         """
         if self.settings.who is ANONYMOUS:
             raise ValueError("commit: this consumer has neither name nor group to store for")
@@ -138,9 +139,10 @@ class Reader:
         self._committed = self._now()
 
     def end(self, *, is_clean: bool) -> Flow[None]:
-        """Store what is done, unless that is done by hand, and leave the group.
+        """Store processed offsets, unless commits are manual, and leave the group.
 
-        When it ended by an error (`is_clean` is False), the message handed out last is not done.
+        After an error (`is_clean` is False) the message that was handed out last does not count as
+        processed.
         """
         if is_clean:
             self.finish_handed()

@@ -1,12 +1,12 @@
-"""What waits in a producer: messages that become batches, within a bound. No I/O.
+"""The buffer of a producer: collects messages into batches, within a bound. No I/O.
 
 ```
 add ──► open batch of a partition ──full, or linger over──► ready ──take──► in flight ──► settle
-         └──────────────── all of it counts against the buffer ────────────────┘
+         └──────────────── all of this counts against the buffer ───────────────┘
 ```
 
 Invariants: batches of one partition become ready, and are taken, in the order of their messages;
-            what is buffered stays within the bound, except for a message larger than all of it.
+            the buffer stays within its bound, except for a message that is larger by itself.
 """
 
 import time
@@ -31,23 +31,23 @@ _SPAN_MICROS_MAX = 3600 * 1_000_000  # the creation times in one batch span abou
 
 
 class Place(NamedTuple):
-    """Where a message lies."""
+    """Where a message is stored."""
 
     partition: int
     offset: int
 
 
 class Batch:
-    """Messages for one partition, and what became of them."""
+    """Messages for one partition, and their outcome."""
 
     __slots__ = ("_headers", "_times", "_values", "due", "future", "partition", "size")
 
     def __init__(self, partition: int, due: float) -> None:
         self.partition = partition
-        self.due = due  # when it has lingered long enough
+        self.due = due  # when its linger time ends
         self.size = BATCH_HEADER_BYTES
         self.future: Future[Sent] = Future()
-        self.future.set_running_or_notify_cancel()  # Who stops waiting does not stop the batch.
+        self.future.set_running_or_notify_cancel()  # A waiter cannot cancel the batch.
         self._values: list[bytes] = []
         self._headers: list[bytes] = []
         self._times = array("Q")
@@ -56,8 +56,8 @@ class Batch:
         return len(self._values)
 
     def append(self, value: bytes, headers: bytes, micros: int) -> int:
-        """Add a message; give its index."""
-        if self._times:  # A clock that jumps must not make a batch that cannot be written.
+        """Add a message; return its index."""
+        if self._times:  # A clock jump must not make the batch impossible to encode.
             first = self._times[0]
             micros = min(max(micros, first), first + _SPAN_MICROS_MAX)
         self._values.append(value)
@@ -67,7 +67,7 @@ class Batch:
         return len(self._values) - 1
 
     def extend(self, values: Sequence[bytes], headers: bytes, micros: int) -> int:
-        """Add messages that have the same headers; give their size."""
+        """Add messages that share their headers; return their size."""
         assert values
         index = self.append(values[0], headers, micros)
         rest = values[1:]
@@ -79,13 +79,13 @@ class Batch:
         return size + size_of(values[0], headers)
 
     def make_call(self, topic: TopicName) -> Call[Sent]:
-        """Give the call that sends it."""
+        """Return the call that sends it."""
         batch = build_batch(self._values, self._headers, self._times)
         return send_batch(topic, self.partition, batch, len(self))
 
 
 class Delivery:
-    """What became of one message, or will."""
+    """The outcome of one message, now or later."""
 
     __slots__ = ("_batch", "_index")
 
@@ -95,26 +95,26 @@ class Delivery:
 
     @property
     def is_done(self) -> bool:
-        """Whether it is confirmed, or failed."""
+        """Whether it is confirmed or has failed."""
         return self._batch.future.done()
 
     @property
     def future(self) -> Future[Sent]:
-        """What becomes of the whole batch."""
+        """The outcome of the whole batch."""
         return self._batch.future
 
     def place_in(self, sent: Sent) -> Place:
-        """Give the message's own place in its confirmed batch."""
+        """Return the place of this message in its confirmed batch."""
         return Place(sent.partition, sent.offset + self._index)
 
 
 def size_of(value: bytes, headers: bytes) -> int:
-    """Give how many bytes a message takes in a batch."""
+    """Return the number of bytes that a message takes in a batch."""
     return FRAME_HEADER_BYTES + len(value) + len(headers)
 
 
 class Batcher:
-    """All that one producer holds."""
+    """All unconfirmed messages of one producer."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class Batcher:
         self._now = now
         self._open: dict[int, Batch] = {}  # by partition, oldest first
         self._ready: deque[Batch] = deque()
-        self._unsettled: dict[Future[Sent], int] = {}  # oldest first, with their sizes
+        self._unsettled: dict[Future[Sent], int] = {}  # oldest first, with their sizes in bytes
         self._buffered = 0
         self._held_count = 0  # messages that are not settled
         self._failed_count = 0  # messages, since the last failure was raised
@@ -136,22 +136,22 @@ class Batcher:
 
     @property
     def buffered_bytes(self) -> int:
-        """How much waits or is under way."""
+        """The size of all unconfirmed messages."""
         return self._buffered
 
     @property
     def unsent_count(self) -> int:
-        """How many messages are not confirmed, without those whose failure was raised."""
+        """The number of unconfirmed messages, without those whose failure was raised."""
         return self._held_count + self._failed_count
 
     @property
     def failure(self) -> HeadraceError | None:
-        """The first failure since one was raised."""
+        """The first failure since the last one was raised."""
         return self._failure
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing waits to be taken."""
+        """Whether no batch waits to be taken."""
         return not self._open and not self._ready
 
     @property
@@ -160,18 +160,18 @@ class Batcher:
         return bool(self._ready)
 
     def has_room(self, size: int) -> bool:
-        """Whether a message of that size may be added now."""
+        """Whether a message of that size can be added now."""
         return not self._buffered or self._buffered + size <= self.settings.buffer_bytes_max
 
     def must_ask(self, key: bytes | str | None) -> bool:
-        """Whether the number of partitions must be known for this message and is not."""
+        """Whether this message needs the number of partitions, and it is unknown."""
         is_chosen = key is not None or self.settings.partition is None
         return is_chosen and not self.router.is_known
 
     def add(self, value: bytes, headers: bytes, key: bytes | str | None) -> tuple[Batch, int]:
-        """Take a message; give its batch and its index there.
+        """Add a message; return its batch and its index there.
 
-        `must_ask` must have said no.
+        `must_ask` must have returned False.
         """
         size = size_of(value, headers)
         batch = self._open_batch(self._choose(key), size)
@@ -182,10 +182,9 @@ class Batcher:
     def add_many(
         self, values: Sequence[bytes], first: int, headers: bytes, key: bytes | str | None
     ) -> int:
-        """Take as many messages from the first on as one batch and the buffer hold; give how many.
+        """Add as many messages as one batch and the buffer hold; return their number.
 
-        It is at least one. `must_ask` must have said no. The work for each message is not done in
-        Python.
+        It is at least one. `must_ask` must have returned False. No Python code runs per message.
         """
         batch = self._open_batch(self._choose(key), size_of(values[first], headers))
         wanted = values[first : first + self.settings.messages_max - len(batch)]
@@ -194,7 +193,7 @@ class Batcher:
         return count
 
     def _open_batch(self, partition: int, size: int) -> Batch:
-        """Give the batch that the next message of a partition goes to."""
+        """Return the batch that the next message of a partition goes to."""
         batch = self._open.get(partition)
         if batch is not None and batch.size + size > self.settings.batch_bytes_max:
             self._seal(batch)
@@ -206,7 +205,7 @@ class Batcher:
         return batch
 
     def _fitting(self, batch: Batch, values: Sequence[bytes], headers: bytes) -> int:
-        """Give how many of the messages find room; one does, or there would be no waiting."""
+        """Return how many of the messages fit; at least one, as the caller waited for room."""
         settings, each = self.settings, size_of(b"", headers)
         room = min(
             settings.batch_bytes_max - batch.size, settings.buffer_bytes_max - self._buffered
@@ -220,7 +219,7 @@ class Batcher:
         return max(fitting, 1)
 
     def _note(self, batch: Batch, count: int, size: int) -> None:
-        """Count what was put into a batch; a full one is ready."""
+        """Count what was added to a batch; a full batch becomes ready."""
         self._held_count += count
         self._buffered += size
         self._unsettled[batch.future] += size
@@ -229,9 +228,9 @@ class Batcher:
             self._seal(batch)
 
     def _choose(self, key: bytes | str | None) -> int:
-        """Give the partition of a message: its key's, the fixed one, or the one in turn.
+        """Return the partition of a message: by its key, the fixed one, or the next in turn.
 
-        What is balanced fills a batch before the next partition has its turn.
+        Balanced messages fill a batch before the next partition gets one.
         """
         if key is not None:
             return self.router.by_key(key)
@@ -242,12 +241,12 @@ class Batcher:
         return self.router.in_turn()
 
     def seal_all(self) -> None:
-        """Have nothing wait for company any longer."""
+        """Make all open batches ready, without waiting for their linger time."""
         for batch in list(self._open.values()):
             self._seal(batch)
 
     def seconds_until_due(self) -> float | None:
-        """Give how long until a batch can be taken; None if there is none."""
+        """Return the time until a batch can be taken; None if there is none."""
         if self._ready:
             return 0.0
         if not self._open:
@@ -255,7 +254,7 @@ class Batcher:
         return max(min(batch.due for batch in self._open.values()) - self._now(), 0.0)
 
     def take(self) -> Batch | None:
-        """Give the next batch to send, if one is full or has lingered long enough."""
+        """Return the next batch to send, if one is full or its linger time is over."""
         now = self._now()
         for batch in [each for each in self._open.values() if each.due <= now]:
             self._seal(batch)
@@ -264,10 +263,10 @@ class Batcher:
     def settle(
         self, batch: Batch, outcome: Sent | HeadraceError, *, is_closing: bool = False
     ) -> None:
-        """Say what became of a batch that was taken.
+        """Record the outcome of a batch that was taken.
 
-        A producer that is closing does not wait for an absent server batch by batch: when one
-        has waited in vain, the others are given up.
+        A closing producer does not wait for an unreachable server batch by batch: after the first
+        batch that times out, the others fail too.
         """
         self._buffered -= self._unsettled.pop(batch.future)
         self._held_count -= len(batch)
@@ -284,11 +283,11 @@ class Batcher:
             self.fail_all(outcome)
 
     def unsettled(self) -> list[Future[Sent]]:
-        """Give what is not confirmed yet, oldest first."""
+        """Return the futures of unconfirmed batches, oldest first."""
         return list(self._unsettled)
 
     def fail_all(self, error: HeadraceError) -> None:
-        """Give up everything that was not taken or not settled."""
+        """Fail every batch that is not settled."""
         self._open.clear()
         self._ready.clear()
         for future in self.unsettled():
@@ -300,7 +299,7 @@ class Batcher:
         self._held_count = 0
 
     def raise_failure(self) -> None:
-        """Raise the first failure since this was last asked, if there was one."""
+        """Raise the first failure since the last call, if there was one."""
         failure, self._failure = self._failure, None
         self._failed_count = 0
         if failure is not None:

@@ -1,4 +1,4 @@
-"""Sends one batch now: for a few messages whose confirmation is waited for."""
+"""Sends one batch directly: for a few messages whose confirmation is awaited."""
 
 import time
 from array import array
@@ -16,7 +16,7 @@ MESSAGES_MAX = 100_000
 
 
 class Sender:
-    """Remembers the partitions of the topics that were sent to."""
+    """Sends batches, and caches the number of partitions of each topic."""
 
     def __init__(self) -> None:
         self._routers: dict[TopicName, Router] = {}
@@ -30,10 +30,10 @@ class Sender:
         partition: int | None = None,
         headers: Mapping[str, FieldValue] | None = None,
     ) -> Flow[Sent]:
-        """Send messages as one batch; give where it lies.
+        """Send messages as one batch; return where they were stored.
 
         Raises:
-            ValueError: There are no messages, too many, or one is empty or too large.
+            ValueError: There are no messages or too many, or one is empty or too large.
         """
         if isinstance(values, (str, bytes)) or not 1 <= len(values) <= MESSAGES_MAX:
             raise ValueError(f"values: a list of 1 to {MESSAGES_MAX} messages")

@@ -1,4 +1,4 @@
-"""What a producer is told to do: its options, and the settings that they amount to."""
+"""The options of a producer, and the settings that result from them."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypedDict
@@ -17,15 +17,15 @@ Partitioning: TypeAlias = Literal["balanced"] | int
 
 
 class ProducerOptions(TypedDict, total=False):
-    """What `client.producer` takes beside the topic.
+    """The options of `client.producer`, besides the topic.
 
     Attributes:
-        batch: The most messages of one batch. [1000]
-        batch_bytes: The most bytes of one batch. ["1 MiB"]
-        linger: How long a message waits for others. ["5 ms"]
-        buffer: The most bytes that wait or are under way; then `send` waits. ["32 MiB"]
+        batch: The maximum number of messages in a batch. [1000]
+        batch_bytes: The maximum size of a batch. ["1 MiB"]
+        linger: How long a message waits for others to fill its batch. ["5 ms"]
+        buffer: The maximum size of all unconfirmed messages; then `send` waits. ["32 MiB"]
         block: How long `send` waits for room before it raises `BufferFull`. ["60 s"]
-        partitioning: `"balanced"`, or the number of one partition; a key goes before both.
+        partitioning: `"balanced"`, or the number of one partition; a key overrides both.
     """
 
     batch: int
@@ -38,7 +38,7 @@ class ProducerOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class ProducerSettings:
-    """The options, made whole."""
+    """The options, with defaults filled in."""
 
     messages_max: int
     batch_bytes_max: int
@@ -49,11 +49,11 @@ class ProducerSettings:
 
 
 def read_producer_options(options: ProducerOptions) -> ProducerSettings:
-    """Make options whole.
+    """Return the settings, with defaults filled in.
 
     Raises:
         TypeError: There is no such option.
-        ValueError: One is wrong.
+        ValueError: An option is wrong.
     """
     refuse_unknown("producer()", options, ProducerOptions.__annotations__)
     partitioning = options.get("partitioning", "balanced")

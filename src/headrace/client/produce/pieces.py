@@ -1,4 +1,4 @@
-"""Cuts many messages into pieces to be sent, in memory that does not grow with their number."""
+"""Splits many messages into pieces to be sent, in memory that does not grow with their number."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -12,12 +12,12 @@ PIECE_BYTES_MAX = MIB  # or one message that is larger
 
 
 def cut_values(values: Iterable[bytes | str]) -> Iterator[Sequence[bytes]]:
-    """Give the bytes of messages as `encode_value` does, in pieces, none of them empty.
+    """Yield the encoded messages (see `encode_value`) in pieces, none of them empty.
 
     Raises:
-        ValueError: One is empty or too large. Of a sequence no piece is given then, of another
-            iterable all that came before it.
-        TypeError: One is neither bytes nor text; likewise. Or `values` is one message itself.
+        ValueError: A message is empty or too large. A sequence then yields no piece, another
+            iterable yields the messages before it.
+        TypeError: A message is neither bytes nor text, likewise; or `values` is one message.
     """
     if isinstance(values, (str, bytes)):
         raise TypeError("values: a list or an iterator of messages, not one message")
@@ -42,7 +42,7 @@ def _slice(values: Iterable[bytes | str]) -> Iterator[Sequence[bytes | str]]:
 
 
 def _gather(values: Iterable[bytes | str]) -> Iterator[Sequence[bytes]]:
-    """Take no more at a time than a piece holds: each may have been made for us."""
+    """Yield pieces, reading no more than one piece ahead: the iterator may make each message."""
     piece: list[bytes] = []
     size = 0
     try:
@@ -54,7 +54,7 @@ def _gather(values: Iterable[bytes | str]) -> Iterator[Sequence[bytes]]:
                 piece, size = [], 0
     except Exception:
         if piece:
-            yield piece  # What came before is taken, as if it had been sent one by one.
+            yield piece  # Earlier messages are sent, as if each had been sent by itself.
         raise
     if piece:
         yield piece

@@ -1,7 +1,7 @@
-"""Which partition a batch goes to: chosen here, once, so that every retry goes there too.
+"""Chooses the partition of a batch, once, so that every retry goes to the same one.
 
-The server could choose as well, but it would choose anew for a batch that it sees a second time,
-and only the partition that has a batch knows that it has it (O4.2).
+The server could choose too, but it would choose again for a batch that it receives a second time,
+and only the partition that stored a batch can recognise it (O4.2).
 """
 
 import time
@@ -15,7 +15,7 @@ from headrace.client.errors import refused
 from headrace.client.session.call import Flow
 from headrace.wire.errors import Code
 
-COUNT_SECONDS_MAX = 30.0  # a new partition gets messages after that long
+COUNT_SECONDS_MAX = 30.0  # a new partition gets messages after at most this time
 
 
 class Router:
@@ -30,19 +30,19 @@ class Router:
 
     @property
     def is_known(self) -> bool:
-        """Whether the number of partitions was asked for at all."""
+        """Whether the number of partitions was ever requested."""
         return self._count > 0
 
     @property
     def is_stale(self) -> bool:
-        """Whether the number of partitions is unknown, or was asked for long ago."""
+        """Whether the number of partitions is unknown or too old."""
         return not self._count or self._now() - self._asked >= COUNT_SECONDS_MAX
 
     def refresh(self) -> Flow[None]:
-        """Ask how many partitions there are.
+        """Request the number of partitions.
 
         Raises:
-            NotFound: The topic is gone, or has no partition.
+            NotFound: The topic does not exist, or has no partition.
         """
         found = yield from find_topic(self._topic)
         self._asked = self._now()
@@ -51,7 +51,7 @@ class Router:
             raise refused(Code.NO_PARTITIONS, f"send to {join_topic(self._topic)!r}")
 
     def by_key(self, key: bytes | str) -> int:
-        """Give the partition of a key; equal keys go to one, as with every client.
+        """Return the partition of a key; equal keys get the same partition in every client.
 
         Raises:
             ValueError: The key is empty or too long.
@@ -63,10 +63,10 @@ class Router:
         return xxh32(data) % self._count
 
     def in_turn(self) -> int:
-        """Give the partition whose turn it is; it stays the same until `advance`."""
+        """Return the current partition of the round robin; it changes with `advance`."""
         assert self._count
         return self._turn % self._count
 
     def advance(self) -> None:
-        """Have the next partition take its turn."""
+        """Move the round robin to the next partition."""
         self._turn += 1

@@ -1,9 +1,9 @@
-"""What producers hold when nobody closes them: sent when the program ends, else told.
+"""Handles producers that nobody closes: sends their messages at exit, else reports them.
 
 ```
-the interpreter ends     atexit, while daemon threads still live      sent, or told on stderr
-a loop ends              its tasks are cancelled, and waited for      sent, or told on stderr
-a producer is collected  nothing can be sent any more                 told as a ResourceWarning
+the interpreter exits    atexit, while daemon threads still run       sent, or reported on stderr
+a loop ends              its tasks are cancelled and awaited          sent, or reported on stderr
+a producer is collected  nothing can be sent any more                 a ResourceWarning
 ```
 """
 
@@ -18,11 +18,11 @@ from abc import ABC, abstractmethod
 from headrace.client.calls.names import TopicName, join_topic
 from headrace.client.produce.batching import Batcher
 
-SECONDS_MAX = 10.0  # for all producers together; a program has to end
+SECONDS_MAX = 10.0  # for all producers together, so that a program ends
 
 
 class Leaves(ABC):
-    """A producer that may be left without having been closed."""
+    """A producer that may be dropped without being closed."""
 
     _batcher: Batcher | None = None
 
@@ -35,24 +35,24 @@ class Leaves(ABC):
 
     @abstractmethod
     def _begin_leaving(self) -> None:
-        """Take no more, and have what waits sent at once."""
+        """Accept no more messages, and send the buffered ones at once."""
 
     @abstractmethod
     def _finish_leaving(self, seconds: float) -> None:
-        """Wait that long until everything is settled."""
+        """Wait up to that long until everything is settled."""
 
     @property
     def has_leftovers(self) -> bool:
-        """Whether there are messages of which nobody knows that they are not confirmed.
+        """Whether it has unconfirmed messages that were not reported yet.
 
-        Those of a forked process are its parent's.
+        The messages of a forked process belong to its parent.
         """
         if self._batcher is None or self._is_told or os.getpid() != self._process:
             return False
         return self._batcher.unsent_count > 0
 
     def _tell(self) -> None:
-        """Say on stderr, once, what is left."""
+        """Report the unconfirmed messages on stderr, once."""
         if self.has_leftovers and sys.stderr is not None:
             sys.stderr.write(f"headrace: {self._words()}\n")
         self._is_told = True
@@ -76,12 +76,12 @@ _open: weakref.WeakSet[Leaves] = weakref.WeakSet()
 
 @atexit.register
 def _leave_all() -> None:
-    """Send what producers hold that were not closed; tell what is not settled in time."""
+    """Send the messages of producers that were not closed; report those not settled in time."""
     held = [producer for producer in _open if producer.has_leftovers]
     deadline = time.monotonic() + SECONDS_MAX
     try:
         for producer in held:
-            producer._begin_leaving()  # noqa: SLF001 - all at once, then all are waited for
+            producer._begin_leaving()  # noqa: SLF001 - start all, then wait for each
         for producer in held:
             producer._finish_leaving(max(deadline - time.monotonic(), 0.0))  # noqa: SLF001
     finally:

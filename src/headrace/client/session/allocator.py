@@ -1,9 +1,9 @@
-"""Has the allocator keep what large batches and answers take.
+"""Makes the allocator keep the memory of large batches and answers.
 
-glibc maps a block above 128 KiB from the system and gives it back when it is freed, so every batch
-of that size would pay for fresh pages: measured, five sixths of the time of making one of 1 MiB
-(bench/client.py). It learns from the largest block that is freed: blocks up to that size then come
-from its heap, and up to twice as much stays there. Other allocators do not mind.
+glibc maps a block above 128 KiB from the system and unmaps it when it is freed, so every batch of
+that size would pay for fresh pages: measured, five sixths of the time to build a batch of 1 MiB
+(bench/client.py). glibc adapts to the largest block that is freed: it then takes blocks up to that
+size from its heap, and keeps up to twice as much there. Other allocators are not affected.
 """
 
 from headrace.base.limits import MIB
@@ -12,5 +12,5 @@ BLOCK_BYTES = 8 * MIB
 
 
 def keep_large_blocks() -> None:
-    """Free one large block, of which not a page was touched."""
+    """Allocate and free one large block without touching its pages."""
     bytes(BLOCK_BYTES)

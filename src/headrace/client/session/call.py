@@ -1,4 +1,4 @@
-"""A call: one request to the server, and how its answer is read."""
+"""A call: one request to the server, and how its answer is decoded."""
 
 from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -17,25 +17,24 @@ Q = TypeVar("Q")
 
 
 class Call(msgspec.Struct, Generic[R_co], frozen=True):
-    """What is sent and how the payload of the answer becomes a value.
+    """A request, and the function that turns the payload of its answer into a value.
 
-    It has no state: the session gives it a number when it is asked, or before if it may have to be
-    asked again. The payload is a view that is
-    void when `read` has returned, so `read` copies what it keeps; or the call says that its answer
-    `is_view`, and the memory of the payload is that of the answer.
+    A call has no state. The session numbers it when it is sent, or earlier if it may have to be
+    repeated. The payload is a view that is invalid once `read` has returned, so `read` copies what
+    it keeps. With `is_view` the answer itself is a view of the payload and keeps that memory.
     """
 
     command: Command[Any, Any]  # `read` has the type of the answer.
     body: bytes
     read: Callable[[memoryview], R_co]
     asked: str
-    batch: bytes = b""  # the end of the body, where that may be large
+    batch: bytes = b""  # the last part of the body, if it may be large
     is_view: bool = False
-    number: int = 0  # of the request, once it has one
+    number: int = 0  # the request number; 0 until it is assigned
 
     @property
     def is_replicated(self) -> bool:
-        """Whether it changes something, so that the server must apply it once."""
+        """Whether it changes state, so that the server must apply it exactly once."""
         return self.command.operation != Operation.NON_REPLICATED
 
     def __repr__(self) -> str:
@@ -43,18 +42,18 @@ class Call(msgspec.Struct, Generic[R_co], frozen=True):
         return f"<call: {self.asked}>"
 
 
-# What logic above the session is made of; see `headrace.client.session.steps`.
+# Logic above the session is written as flows; see `headrace.client.session.steps`.
 Flow: TypeAlias = Generator[Call[Any] | Pause, Any, R]
 
 
-NOTHING = object()  # what the calls of a command without an object are about
+NOTHING = object()  # the command has no object to name
 
 
 def make_call(command: Command[Q, R], request: Q, about: object = NOTHING) -> Call[R]:
-    """Give the call of a command; `about` names its object in errors.
+    """Return the call of a command; `about` names its object in errors.
 
     Raises:
-        ValueError: A value does not fit its field; the sentence names the request.
+        ValueError: A value does not fit its field; the message names the request.
     """
     asked = f"{command.name} {about!r}" if about is not NOTHING else command.name
     try:
@@ -65,7 +64,7 @@ def make_call(command: Command[Q, R], request: Q, about: object = NOTHING) -> Ca
 
 
 def make_get(command: Command[Q, R | None], request: Q, about: object, missing: Code) -> Call[R]:
-    """Give the call of a command that answers with nothing when there is no such object."""
+    """Return the call of a command whose answer is empty if the object does not exist."""
     maybe = make_call(command, request, about)
 
     def read(payload: memoryview) -> R:
@@ -78,11 +77,11 @@ def make_get(command: Command[Q, R | None], request: Q, about: object, missing: 
 
 
 def ask(call: Call[R]) -> Flow[R]:
-    """Have a call carried out from within a flow; give its typed answer."""
+    """Send a call from within a flow and return its typed answer."""
     answer: R = yield call
     return answer
 
 
 def pause(seconds: float) -> Flow[None]:
-    """Let time pass from within a flow."""
+    """Wait from within a flow."""
     yield Pause(seconds)

@@ -1,9 +1,9 @@
-"""One connection with its login, without I/O: a request, then the answer to it.
+"""One connection with its login, without I/O: one request, then its answer.
 
-It is made, and made again, by a session (`headrace.client.session.session`), which decides what
-follows when it is lost (`LostError`) or the server asks for patience (`AgainError`).
+A session (`headrace.client.session.session`) opens and reopens it, and decides what to do when it
+is lost (`LostError`) or when the server asks for a retry (`AgainError`).
 
-Invariants: steps that are abandoned midway leave it unbound, never owing an answer.
+Invariants: steps that are abandoned midway leave it unbound, with no answer outstanding.
 """
 
 from collections.abc import Callable
@@ -33,14 +33,14 @@ from headrace.wire.versions import PROTOCOL_PACKED
 SDK_NAME = "headrace-python"
 RETRY_SECONDS = 0.05  # after a transient refusal
 
-# The same request may be sent again on the same connection: it was not admitted (58, 4010), or
-# nobody knows yet and the server will recognise its number (57).
+# The same request may be sent again on the same connection: it was not admitted (58, 4010), or its
+# outcome is not known yet and the server will recognise its number (57).
 _TRANSIENT = (
     Code.TRANSIENT_NOT_COMMITTED,
     Code.TRANSIENT_NOT_ACCEPTED,
     Code.CANNOT_APPEND_MESSAGE,
 )
-# A new connection with a new login helps.
+# A new connection with a new login may succeed.
 _RECONNECTING_CODES = (
     Code.DISCONNECTED,
     Code.CANNOT_ESTABLISH_CONNECTION,
@@ -48,7 +48,7 @@ _RECONNECTING_CODES = (
     Code.UNAUTHENTICATED,
 )
 _RECONNECTING_REASONS = (
-    None,  # one that we do not know
+    None,  # a reason that this client does not know
     EvictionReason.NO_SESSION,
     EvictionReason.SESSION_TOO_LOW,
     EvictionReason.SESSION_RELEASE_MISMATCH,
@@ -57,11 +57,11 @@ _RECONNECTING_REASONS = (
 
 
 class LostError(Exception):
-    """The connection is of no more use; the message says why."""
+    """The connection cannot be used any more; the message says why."""
 
 
 class AgainError(Exception):
-    """The server asks for the same request again, later."""
+    """The server asks to send the same request again later."""
 
     def __init__(self, code: Code) -> None:
         self.code = code
@@ -69,37 +69,37 @@ class AgainError(Exception):
 
 
 class Connection:
-    """Gives the steps of logging in and of one exchange; it may be made again when it is lost."""
+    """The steps of a login and of one exchange; it can be opened again after it is lost."""
 
     def __init__(self, settings: Settings, client: int, now: Callable[[], float]) -> None:
-        """Begin without a connection; every one is for the same client id."""
+        """Start without a connection; every connection uses the same client id."""
         self.logins_count = 0
-        self.heard = now()  # when the server last answered
+        self.heard = now()  # time of the last answer
         self._settings = settings
         self._client = client
         self._now = now
-        self._number = 0  # of the server's session; 0 when there is no connection
+        self._number = 0  # number of the server's session; 0 without a connection
         self._inbox = Inbox()
 
     @property
     def is_bound(self) -> bool:
-        """Whether there is a connection with a login, as far as anyone knows."""
+        """Whether there is a connection with a login, as far as this side knows."""
         return self._number != 0
 
     def drop(self) -> None:
-        """Count the connection as lost; the next `Open` lets go of it."""
+        """Treat the connection as lost; the next `Open` closes it."""
         self._number = 0
 
     def give_away(self) -> None:
-        """Leave the memory of the last answer to whoever has it."""
+        """Leave the memory of the last answer to the caller that holds it."""
         self._inbox = Inbox()
 
     def connect(self, deadline: float) -> Steps[None]:
-        """Make a connection and log in with the id that this client always has.
+        """Open a connection and log in with the id that this client always has.
 
         Raises:
-            LostError: There is none; others may come from the carrier of the steps.
-            RefusedError, EvictedError: The server does not want this login.
+            LostError: No connection could be made; carrying out the steps may raise others.
+            RefusedError, EvictedError: The server refused the login.
         """
         settings = self._settings
         seconds_max = min(self._left(deadline), settings.answer_seconds)
@@ -128,8 +128,8 @@ class Connection:
         """Send one request and wait for the frame that answers it.
 
         Raises:
-            LostError: None came; others may come from the carrier of the steps.
-            RemoteError: What came is no answer to one request.
+            LostError: No answer came; carrying out the steps may raise others.
+            RemoteError: The bytes received are not one answer to one request.
         """
         is_answered = False
         header = encode_request(
@@ -152,13 +152,13 @@ class Connection:
         return frame
 
     def read(self, frame: memoryview, number: int) -> memoryview:
-        """Give the payload of an answer, or raise what it says instead.
+        """Return the payload of an answer, or raise the error that it reports.
 
         Raises:
             LostError: A new login is needed.
-            AgainError: The same request may be sent again, later.
-            RefusedError, EvictedError: The server says no.
-            RemoteError, DecodeError: It is no answer to that request.
+            AgainError: The same request may be sent again later.
+            RefusedError, EvictedError: The server refused the request.
+            RemoteError, DecodeError: It does not answer that request.
         """
         if frame[KIND_OFFSET] == FrameKind.REPLY:
             client, request = read_echo(frame)
@@ -205,15 +205,15 @@ class Connection:
             if not count:
                 raise LostError("the server closed the connection")
             inbox.fill(count)
-        # An eviction may have come before it was asked for: whatever follows it is void.
+        # An eviction may have arrived before the request was sent: what follows it is void.
         if inbox.is_overfull and frame[KIND_OFFSET] != FrameKind.EVICTION:
             if not inbox.is_followed_by(FrameKind.EVICTION):
                 raise RemoteError("more than one answer to one request")
-            self.drop()  # the answer to what ended the session, such as revoking its token
+            self.drop()  # this request ended the session, for example by revoking its token
         return frame
 
     def _left(self, deadline: float) -> float:
-        """Give how long something may take, or end the call when its time is up."""
+        """Return the time left for a step, or raise when the deadline has passed."""
         left = deadline - self._now()
         if left <= 0:
             raise LostError("the time is up")

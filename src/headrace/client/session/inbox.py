@@ -1,12 +1,11 @@
-"""Where the answers of one connection arrive: one buffer, used again for each. Sans-IO.
+"""The receive buffer of one connection, reused for each answer. Sans-IO.
 
-A large answer is received straight into its place, and its memory is not given back and asked for
-again with each one: for answers of 1 MiB that was half of a poll's time (bench/client.py). All of
-it is offered from the first byte on, so an answer as large as the last one comes in one piece if it
-is there already.
+A large answer is received directly into its place, and its memory is not freed and allocated again
+for each answer: for answers of 1 MiB that took half of the time of a poll (bench/client.py). The
+whole buffer is offered from the first byte on, so an answer no larger than the last one can arrive
+in one read.
 
-Invariants: a frame is a view of the buffer, which holds until `clear`; whoever wants to keep what
-            is in it copies it before.
+Invariants: a frame is a view of the buffer, valid until `clear`; copy its content to keep it.
 """
 
 from headrace.base.limits import FRAME_BYTES_MAX, KIB, MIB
@@ -14,30 +13,30 @@ from headrace.wire.frames import read_size
 from headrace.wire.layout import KIND_OFFSET, SIZE_END
 from headrace.wire.numbers import FrameKind
 
-FIRST_BYTES = 64 * KIB  # of which a small answer arrives in one piece
-KEPT_BYTES_MAX = 4 * MIB  # a larger buffer is let go after its answer
+FIRST_BYTES = 64 * KIB  # a small answer arrives in one read
+KEPT_BYTES_MAX = 4 * MIB  # a larger buffer is freed after its answer
 
 
 class Inbox:
-    """Takes the bytes of one answer at a time."""
+    """Receives the bytes of one answer at a time."""
 
     def __init__(self) -> None:
         self._buffer = bytearray(FIRST_BYTES)
         self._filled = 0
 
     def clear(self) -> None:
-        """Forget what came; the frames that were taken are void."""
+        """Discard the received bytes; frames that were taken become invalid."""
         self._filled = 0
         if len(self._buffer) > KEPT_BYTES_MAX:
             self._buffer = bytearray(FIRST_BYTES)
 
     @property
     def missing(self) -> int:
-        """How many bytes the frame lacks; at least one as long as that is not known."""
+        """How many bytes the frame lacks; at least 1 while its size is unknown."""
         return max(self._size() - self._filled, 1)
 
     def space(self) -> memoryview:
-        """Give the place of the next bytes.
+        """Return the part of the buffer that the next bytes are received into.
 
         Raises:
             RemoteError: The frame declares a size outside the limits.
@@ -50,12 +49,12 @@ class Inbox:
         return memoryview(self._buffer)[self._filled :]
 
     def fill(self, count: int) -> None:
-        """Note that so many bytes have come."""
+        """Record the number of bytes received."""
         self._filled += count
         assert self._filled <= len(self._buffer)
 
     def take(self) -> memoryview | None:
-        """Give the frame that has come, if it is whole.
+        """Return the received frame if it is complete, else None.
 
         Raises:
             RemoteError: It declares a size outside the limits.
@@ -65,16 +64,16 @@ class Inbox:
 
     @property
     def is_overfull(self) -> bool:
-        """Whether more has come than one frame."""
+        """Whether more bytes than one frame have arrived."""
         return 0 < self._size() < self._filled
 
     def is_followed_by(self, kind: FrameKind) -> bool:
-        """Whether what came behind the frame is, as far as it tells, one of that kind."""
+        """Whether the bytes after the frame begin a frame of that kind, as far as they show it."""
         kind_at = self._size() + KIND_OFFSET
         return self.is_overfull and (self._filled <= kind_at or self._buffer[kind_at] == kind)
 
     def _size(self) -> int:
-        """Give the size that the frame declares, 0 until it has come that far."""
+        """Return the size that the frame declares, 0 until those bytes have arrived."""
         if self._filled < SIZE_END:
             return 0
         return read_size(memoryview(self._buffer)[:SIZE_END], FRAME_BYTES_MAX)

@@ -8,10 +8,10 @@
 ```
 
 A request keeps its number through every retry, and the client keeps its id through every
-reconnect, so the server applies it once and answers with what it answered first (O4). Numbers only
-rise. What happens on one connection is in `headrace.client.session.connection`.
+reconnect, so the server applies it once and repeats its first answer (O4). Numbers only rise. One
+connection is handled in `headrace.client.session.connection`.
 
-Invariants: at most one `ask` runs at a time (the faces see to it).
+Invariants: at most one `ask` runs at a time (the clients ensure it with a lock).
 """
 
 import random
@@ -47,10 +47,10 @@ R = TypeVar("R")
 
 
 def backoff(chance: Callable[[], float]) -> Iterator[float]:
-    """Give how long to wait before each attempt to reconnect: at once, then longer and longer.
+    """Yield the wait before each attempt to reconnect: none at first, then longer and longer.
 
-    The waits differ by chance up to a half, so that the clients of a server that comes back do
-    not all come at once.
+    A random factor shortens each wait by up to a half, so that the clients of a restarted server do
+    not all reconnect at the same time.
     """
     yield 0.0
     seconds = BACKOFF_SECONDS_MIN
@@ -60,7 +60,7 @@ def backoff(chance: Callable[[], float]) -> Iterator[float]:
 
 
 class Session:
-    """Gives the steps of each call; whoever drives them does the I/O."""
+    """The steps of each call; the caller that drives them does the I/O."""
 
     def __init__(
         self,
@@ -70,25 +70,25 @@ class Session:
         now: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """Begin without a connection; `client` is a random number of 128 bits, not 0."""
+        """Start without a connection; `client` is a random number of 128 bits, not 0."""
         assert 0 < client < 1 << 128
         self.settings = settings
         self.client = client
         self._now = now
         self._chance = chance
-        self._request = 0  # the highest number given out
+        self._request = 0  # the highest number in use
         self._connection = Connection(settings, client, now)
         self._is_asking = False
         self._is_closed = False
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a connection with a login, as far as anyone knows."""
+        """Whether there is a connection with a login, as far as this side knows."""
         return self._connection.is_bound
 
     @property
     def logins_count(self) -> int:
-        """How often it has logged in: more than once says that there was a reconnect."""
+        """The number of logins; more than one means that it reconnected."""
         return self._connection.logins_count
 
     @property
@@ -97,21 +97,21 @@ class Session:
         return self._is_closed
 
     def open(self) -> Steps[None]:
-        """Connect and log in, so that wrong credentials and a missing server show at once.
+        """Connect and log in, so that wrong credentials or a missing server are reported at once.
 
         Raises:
-            Unavailable: No server could be reached, as long as the settings say to wait for one.
+            Unavailable: No server could be reached within the time that the settings allow.
             Unauthenticated: The credentials are wrong.
         """
         yield from self._lockstep(self._retry("connect", self._nothing))
 
     def ask(self, call: Call[R]) -> Steps[R]:
-        """Send a request until it is answered; give the answer.
+        """Send a request until it is answered; return the answer.
 
         Raises:
-            RefusedByServer: The server says no; nothing is retried then.
-            Unavailable: There was no answer in time.
-            ProtocolBroken: What came is no answer.
+            RefusedByServer: The server refused the request; a refusal is not retried.
+            Unavailable: No answer came in time.
+            ProtocolBroken: The bytes received are not an answer.
             ClientClosed: The session was closed before.
         """
         number = self.number(call).number or max(self._request, 1)
@@ -119,11 +119,11 @@ class Session:
         try:
             return (yield from self._lockstep(self._retry(call.asked, attempt)))
         except Unavailable as error:
-            error.is_outcome_unknown &= call.is_replicated  # Reading twice does no harm.
+            error.is_outcome_unknown &= call.is_replicated  # A repeated read does no harm.
             raise
 
     def number(self, call: Call[R]) -> Call[R]:
-        """Give the call with the number that it keeps however often it is asked."""
+        """Return the call with the number that it keeps however often it is sent."""
         if call.number or not call.is_replicated:
             return call
         self._request += 1
@@ -140,7 +140,7 @@ class Session:
         return answer
 
     def beat(self) -> Steps[None]:
-        """Let the server hear from an idle client; a lost connection is noticed, not renewed."""
+        """Send a heartbeat if the client is idle; a lost connection is noticed, not reopened."""
         quiet = self._now() - self._connection.heard
         if not self.is_connected or quiet < self.settings.heartbeat_seconds:
             return
@@ -153,8 +153,8 @@ class Session:
     def close(self) -> Steps[None]:
         """Log out, if there is a connection, and refuse every later call.
 
-        A logout that does not get through changes nothing: the server keeps the numbers of a
-        client that nobody will be again, until it needs the room.
+        A failed logout does no harm: the server keeps the request numbers of this client until it
+        needs the space.
         """
         if self._is_closed:
             return
@@ -217,9 +217,10 @@ class Session:
             yield Pause(seconds)
 
     def _check_first(self, begun: float, seconds: float, reason: str) -> None:
-        """Give up a first connection when its user does not want to wait for it any longer.
+        """Raise when a first connection has been tried for as long as the user wants to wait.
 
-        Who was logged in once waits as long as a call may take: his server will come back.
+        A client that was logged in before waits as long as a call may take: its server is expected
+        to come back.
         """
         wait = self.settings.wait_seconds
         if self.logins_count or self._now() + seconds < begun + wait:
@@ -230,7 +231,7 @@ class Session:
         ) from None
 
     def _nothing(self, _deadline: float) -> Steps[None]:
-        """An attempt that needs no more than the connection."""
+        """Do nothing: an attempt that needs only the connection."""
         yield from ()
 
     def _beat(self, deadline: float) -> Steps[None]:

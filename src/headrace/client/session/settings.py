@@ -1,4 +1,4 @@
-"""Where a client connects, as whom, and how long it waits: what `connect` was given, made whole.
+"""Resolves the arguments of `connect` and the environment: address, credentials, timeouts.
 
 ```
 address       argument, else HEADRACE_ADDRESS, else 127.0.0.1:8090
@@ -23,7 +23,7 @@ USERNAME_VARIABLE = "HEADRACE_USERNAME"
 PASSWORD_VARIABLE = "HEADRACE_PASSWORD"  # noqa: S105 - the name of a variable
 TOKEN_VARIABLE = "HEADRACE_TOKEN"  # noqa: S105 - the name of a variable
 LOOPBACK_USERNAME = "iggy"
-LOOPBACK_PASSWORD = "iggy"  # noqa: S105 - known to everyone, and taken on loopback only
+LOOPBACK_PASSWORD = "iggy"  # noqa: S105 - publicly known, and used on loopback only
 
 WAIT_SECONDS_MAX = 86_400.0
 _SECOND = 1_000_000
@@ -33,16 +33,16 @@ Duration: TypeAlias = str | float
 
 
 class ConnectOptions(TypedDict, total=False):
-    """What `connect` takes beside the address.
+    """The options of `connect`, besides the address.
 
     Attributes:
-        username: With `password`: who logs in.
-        password: See `username`.
-        token: A personal access token, instead of both.
+        username: The user to log in as; needs `password`.
+        password: The password of that user.
+        token: A personal access token, instead of username and password.
         timeout: How long one call may take, reconnects included. ["30 s"]
         answer_timeout: How long one answer may take before the connection counts as lost. ["15 s"]
-        heartbeat: After how much silence the server hears from an idle client. ["5 s"]
-        wait: How long a first connection that fails is tried again. [0]
+        heartbeat: After how long an idle client sends a heartbeat. ["5 s"]
+        wait: How long to retry a first connection that fails. [0]
     """
 
     username: str
@@ -56,24 +56,24 @@ class ConnectOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Settings:
-    """All that a session needs to know."""
+    """The settings of a session."""
 
     endpoint: Endpoint
     login: PasswordLogin | TokenLogin = field(repr=False)
     timeout_seconds: float = 30.0
     answer_seconds: float = 15.0
     heartbeat_seconds: float = 5.0
-    wait_seconds: float = 0.0  # how long a first connection that fails is tried again
+    wait_seconds: float = 0.0  # how long to retry a first connection that fails
 
 
 def resolve(
     address: str | None, options: ConnectOptions, environment: Mapping[str, str]
 ) -> Settings:
-    """Give the settings that arguments and environment amount to.
+    """Return the settings that result from arguments and environment.
 
     Raises:
         TypeError: There is no such option.
-        ValueError: One of them is wrong, or credentials are missing.
+        ValueError: A value is wrong, or credentials are missing.
     """
     refuse_unknown("connect()", options, ConnectOptions.__annotations__)
     endpoint = _resolve_address(address, environment)
@@ -88,10 +88,10 @@ def resolve(
 
 
 def read_seconds(name: str, value: Duration, *, zero: bool = False) -> float:
-    """Give a duration in seconds; with `zero` none at all is allowed too.
+    """Return a duration in seconds; `zero` also allows 0.
 
     Raises:
-        ValueError: It is no duration, or out of range.
+        ValueError: It is not a duration, or out of range.
     """
     try:
         seconds = parse_duration(value) / _SECOND if isinstance(value, str) else float(value)
@@ -118,7 +118,7 @@ def _resolve_address(address: str | None, environment: Mapping[str, str]) -> End
 def _resolve_login(
     endpoint: Endpoint, options: ConnectOptions, environment: Mapping[str, str]
 ) -> PasswordLogin | TokenLogin:
-    """Arguments win over the environment as a whole: a token there does not replace a name here."""
+    """Return the login; arguments override the environment as a whole, never in part."""
     token, username, password = (options.get(name) for name in ("token", "username", "password"))
     if token is not None and (username is not None or password is not None):
         raise ValueError("token: give a token, or username and password, not both")

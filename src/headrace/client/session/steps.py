@@ -1,12 +1,12 @@
-"""How logic without I/O asks for it: a generator yields what is to be done and gets the answer.
+"""How code without I/O requests it: a generator yields an effect and receives its result.
 
-The session yields the effects of this module and is driven over a socket; what is above it yields
-calls and pauses, and is driven over the session. Both faces of the client drive the same
-generators, so a retry or a rebalance is written, and tested, once.
+The session yields the effects of this module, carried out over a socket. The logic above the
+session yields calls and pauses, carried out by the session. Both clients drive the same generators,
+so a retry or a rebalance is written and tested once.
 
 ```
-steps = session.ask(call)      Open, Transmit, Receive, Pause   -> carried out by a face's link
-flow  = reader.work()          Call, Pause                      -> carried out by a face's client
+steps = session.ask(call)      Open, Transmit, Receive, Pause   -> carried out by a client's link
+flow  = reader.work()          Call, Pause                      -> carried out by the client
 ```
 """
 
@@ -21,21 +21,21 @@ from headrace.client.errors import HeadraceError
 R = TypeVar("R")
 W = TypeVar("W")
 
-# What the carrier of an effect may raise into the generator, which then decides what follows.
+# Errors that carrying out an effect may raise into the generator, which then decides what to do.
 FAILURES = (OSError, HeadraceError)
 
 
 class Open(msgspec.Struct, frozen=True):
-    """Drop the connection that there may be and make a new one."""
+    """Close the current connection, if there is one, and open a new one."""
 
     endpoint: Endpoint
     seconds_max: float
 
 
 class Transmit(msgspec.Struct, frozen=True):
-    """Send the parts of one frame: its header and body, and behind them a batch that may be large.
+    """Send the parts of one frame: its header and body, then a batch that may be large.
 
-    They are apart so that a large batch is not copied once more.
+    They are separate to avoid copying a large batch.
     """
 
     head: bytes
@@ -44,9 +44,9 @@ class Transmit(msgspec.Struct, frozen=True):
 
 
 class Receive(msgspec.Struct, frozen=True):
-    """Wait for bytes; the answer is how many came, 0 when the other side closed.
+    """Wait for bytes; the result is the number received, 0 if the peer closed the connection.
 
-    Nothing can be done before `bytes_min` have come, so a carrier may wait for that many.
+    Nothing can be done with fewer than `bytes_min` bytes, so the link may wait for that many.
     """
 
     into: memoryview
@@ -55,20 +55,20 @@ class Receive(msgspec.Struct, frozen=True):
 
 
 class Pause(msgspec.Struct, frozen=True):
-    """Let time pass."""
+    """Wait."""
 
     seconds: float
 
 
 Effect: TypeAlias = Open | Transmit | Receive | Pause
-# The answer to an effect has the type that the effect implies, which no checker can follow.
+# The type of a result depends on its effect, which no type checker can express.
 Steps: TypeAlias = Generator[Effect, Any, R]
 
 
 def drive(steps: Generator[W, Any, R], carry_out: Callable[[W], Any]) -> R:
-    """Run steps to their end with somebody who carries out what they ask for, blocking.
+    """Run steps to their end, calling `carry_out` for each, and return their result.
 
-    If it is interrupted the steps are closed, and put in order what they left half done.
+    If it is interrupted, the steps are closed so that they can clean up.
     """
     try:
         wanted = next(steps)
@@ -87,7 +87,7 @@ def drive(steps: Generator[W, Any, R], carry_out: Callable[[W], Any]) -> R:
 
 
 async def drive_async(steps: Generator[W, Any, R], carry_out: Callable[[W], Awaitable[Any]]) -> R:
-    """Do what `drive` does with somebody who is awaited; a cancelled task interrupts it."""
+    """Do the same as `drive` with an awaited `carry_out`; a cancelled task interrupts it."""
     try:
         wanted = next(steps)
         while True:

@@ -1,4 +1,4 @@
-"""The blocking face of the client.
+"""The blocking client.
 
 ```python
 import headrace
@@ -65,10 +65,11 @@ def connect(address: str | None = None, **options: Unpack[ConnectOptions]) -> "C
 
 
 class Client(Face, Ends):
-    """A session with a server; made by `headrace.connect`.
+    """A session with a server; created by `headrace.connect`.
 
-    Any number of threads may use it: their calls go one after the other. A lost connection is made
-    again by the call that notices it. Its end closes its producers and consumers.
+    Any number of threads may use it; their calls are sent one after the other. The call that
+    notices a lost connection opens a new one. Closing the client closes its producers and
+    consumers.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -82,13 +83,13 @@ class Client(Face, Ends):
     # Calls.
 
     def ask(self, call: Call[R], /) -> R:
-        """Send a call and wait for its answer."""
+        """Send a call, wait for its answer and return it."""
         self._check_process()
         with self._lock:
             return drive(self._session.ask(call), self._link.carry_out)
 
     def follow(self, flow: Flow[R], /) -> R:
-        """Carry out what a flow asks for, to its end."""
+        """Carry out all steps of a flow and return its result."""
         return drive(flow, self._carry_out)
 
     def _carry_out(self, wanted: Call[Any] | Pause) -> object:
@@ -167,9 +168,9 @@ class Client(Face, Ends):
         partition: int | None = None,
         headers: Mapping[str, FieldValue] | None = None,
     ) -> Sent:
-        """Send messages as one batch and wait until it is confirmed; give where it lies.
+        """Send messages as one batch, wait for the confirmation, and return where they are stored.
 
-        For many messages use `producer`, which gathers them into batches.
+        For many messages use `producer`, which collects them into batches.
 
         >>> _ = client.create_stream("shop")
         >>> _ = client.create_topic("shop/orders")
@@ -190,13 +191,13 @@ class Client(Face, Ends):
         return self.follow(find_topic(topic))
 
     def plan_segments(self, topic: TopicName, partition: int = 0, *, start: int = 0) -> SegmentPlan:
-        """Give what a partition holds, and the files of its sealed segments from an offset on.
+        """Return the state of a partition, and the files of its sealed segments from an offset on.
 
-        It is what Spark reads by. Whoever may open the files reads them as
-        `docs/formats/segment.md` says; everything behind the last one comes with `poll`.
+        Spark reads by this plan. A process that can open the files reads them as described in
+        `docs/formats/segment.md`; messages after the last file are read with `poll`.
 
         Raises:
-            RefusedByServer: With the code `FEATURE_UNAVAILABLE`: the server makes no plans.
+            RefusedByServer: With `FEATURE_UNAVAILABLE`: the server does not support plans.
 
         >>> _ = client.create_stream("shop")
         >>> _ = client.create_topic("shop/orders")
@@ -208,7 +209,7 @@ class Client(Face, Ends):
         return self.follow(plan_segments(topic, partition, start=start))
 
     def producer(self, topic: TopicName, **options: Unpack[ProducerOptions]) -> Producer:
-        """Give a producer of a topic; see `ProducerOptions` for what it takes.
+        """Return a producer for a topic; `ProducerOptions` lists its options.
 
         Raises:
             TypeError: There is no such option.
@@ -220,11 +221,11 @@ class Client(Face, Ends):
         return producer
 
     def consumer(self, topic: TopicName, **options: Unpack[ConsumerOptions]) -> Consumer:
-        """Give a consumer of a topic; see `ConsumerOptions` for what it takes.
+        """Return a consumer of a topic; `ConsumerOptions` lists its options.
 
         Raises:
             TypeError: There is no such option.
-            ValueError: An option is wrong, or this client already is a member of that group.
+            ValueError: An option is wrong, or this client is already a member of that group.
         """
         settings = read_consumer_options(options)
         consumer = Consumer(self, Reader(topic, settings), self._registry.remove)
@@ -234,7 +235,7 @@ class Client(Face, Ends):
     # Beginning and end.
 
     def open(self) -> None:
-        """Connect and log in; `headrace.connect` has done so."""
+        """Connect and log in; `headrace.connect` calls it."""
         try:
             with self._lock:
                 drive(self._session.open(), self._link.carry_out)
@@ -244,13 +245,13 @@ class Client(Face, Ends):
         self._heart.start()
 
     def close(self, *, is_clean: bool = False) -> None:
-        """Close producers and consumers, log out, and let the connection go.
+        """Close producers and consumers, log out, and close the connection.
 
-        Unless it is known to be the end of good work (`is_clean`), as that of a `with` block
-        without an error is, the message that a consumer handed out last does not count as done.
+        Unless `is_clean` is set, as at the end of a `with` block without an error, the message that
+        a consumer handed out last does not count as processed.
 
         Raises:
-            HeadraceError: Something that was sent could not be confirmed.
+            HeadraceError: A message could not be confirmed.
         """
         failure: HeadraceError | None = None
         for child in self._registry.all():
@@ -274,7 +275,7 @@ class Client(Face, Ends):
         self.close(is_clean=is_clean)
 
     def _beat(self) -> None:
-        """Let the server hear from a client whose user is busy with something else."""
+        """Send heartbeats while the user makes no calls."""
         while not self._is_ending.wait(self._session.settings.heartbeat_seconds / 2):
             with self._lock:
                 if not self._session.is_closed:

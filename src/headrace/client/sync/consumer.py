@@ -1,4 +1,4 @@
-"""A consumer that is iterated over: it blocks until the next message is there."""
+"""A consumer to iterate over: it blocks until the next message arrives."""
 
 from collections.abc import Callable, Iterator
 from typing import TypeVar
@@ -13,10 +13,11 @@ R = TypeVar("R")
 
 
 class Consumer(Iterator[Message], Ends):
-    """Gives the messages of a topic, one after the other, for as long as it is iterated over.
+    """Iterates over the messages of a topic.
 
-    A message counts as done when the next one is asked for, or when the `with` block ends without
-    an error; what is done is stored as `commit` says. A consumer belongs to one thread.
+    A message counts as processed when the next one is requested, or when the `with` block ends
+    without an error; the offsets of processed messages are stored as `commit` says. Use a consumer
+    in one thread only.
 
     >>> _ = client.create_stream("shop")
     >>> _ = client.create_topic("shop/orders")
@@ -40,7 +41,7 @@ class Consumer(Iterator[Message], Ends):
 
     @property
     def lost_count(self) -> int:
-        """How many messages were gone when they were to be read."""
+        """The number of messages that were gone before they could be read."""
         return self._reader.lost_count
 
     def __next__(self) -> Message:
@@ -50,29 +51,29 @@ class Consumer(Iterator[Message], Ends):
         return message
 
     def batches(self) -> Iterator[Messages]:
-        """Give messages poll by poll: for those who work with many at once, or with columns.
+        """Yield messages poll by poll: to process many at once, or to use their columns.
 
-        A batch counts as done when the next one is asked for.
+        A batch counts as processed when the next one is requested.
         """
         while (messages := self._next(self._reader.take_batch)) is not None:
             yield messages
 
     def commit(self, message: Message | None = None) -> None:
-        """Store what is done, the message handed out last included, or up to the one given.
+        """Store the offsets of all messages handed out so far, or that of the given message.
 
         Raises:
-            NotOwned: The partition was dealt to another member of the group.
+            NotOwned: The partition was assigned to another member of the group.
         """
         if message is None:
             self._reader.finish_handed()
         self._client.follow(self._reader.store(message))
 
     def skip(self, damaged: Unreadable) -> None:
-        """Go past the messages that an `Unreadable` has named; they are not read."""
+        """Skip the messages that an `Unreadable` error names."""
         self._reader.skip(damaged)
 
     def close(self, *, is_clean: bool = True) -> None:
-        """Store what is done, unless that is up to you, and leave the group."""
+        """Store processed offsets, unless commits are manual, and leave the group."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -83,7 +84,7 @@ class Consumer(Iterator[Message], Ends):
         self.close(is_clean=is_clean)
 
     def _next(self, take: Callable[[], R | None]) -> R | None:
-        """Give what is next, or None when nothing came in time."""
+        """Return the next message or batch, or None if none came in time."""
         while True:
             if self._is_closed:
                 raise ClientClosed("the consumer is closed")

@@ -6,7 +6,7 @@ import time
 from headrace.base.limits import KIB
 from headrace.client.session.steps import Effect, Open, Pause, Receive, Transmit
 
-JOIN_BYTES_MAX = 64 * KIB  # below that one packet is worth a copy
+JOIN_BYTES_MAX = 64 * KIB  # up to this size a copy is cheaper than a second write
 
 
 class SyncLink:
@@ -16,10 +16,10 @@ class SyncLink:
         self._socket: socket.socket | None = None
 
     def carry_out(self, effect: Effect) -> int:
-        """Do what the session asks for; give how many bytes were received, if that was it.
+        """Carry out an effect; return the number of bytes received, if it was `Receive`.
 
         Raises:
-            OSError: The connection is of no more use.
+            OSError: The connection cannot be used any more.
         """
         if isinstance(effect, Receive):
             return self._receive(effect)
@@ -32,7 +32,7 @@ class SyncLink:
         return 0
 
     def close(self) -> None:
-        """Let the connection go, if there is one."""
+        """Close the connection, if there is one."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -62,7 +62,7 @@ class SyncLink:
         while 0 < count < wanted and time.monotonic() < give_up:
             more = link.recv_into(into[count:])
             if not more:
-                break  # The next call says that the other side closed.
+                break  # The next call reports that the peer closed.
             count += more
         return count
 

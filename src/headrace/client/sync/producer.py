@@ -1,4 +1,4 @@
-"""A producer whose `send` returns at once: a thread gathers batches and sends them in order."""
+"""A producer whose `send` returns at once: a thread sends the batches in order."""
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,25 +24,25 @@ from headrace.wire.fields import FieldValue
 
 
 class SyncDelivery(Delivery):
-    """What became of one message, or will."""
+    """The outcome of one message, now or later."""
 
     __slots__ = ()
 
     def wait(self, timeout: float | None = None) -> Place:
-        """Wait until the message is confirmed; give where it lies.
+        """Wait until the message is confirmed; return where it is stored.
 
         Raises:
-            TimeoutError: It is not settled after that many seconds.
-            HeadraceError: It could not be sent; `Unavailable` may say that nobody knows.
+            TimeoutError: It is neither confirmed nor failed after that many seconds.
+            HeadraceError: It could not be sent; with `Unavailable` the outcome may be unknown.
         """
         return self.place_in(self.future.result(timeout))
 
 
 class Producer(Ends, unclosed.Leaves):
-    """Sends messages to one topic, in batches, in the order in which they were given.
+    """Sends messages to one topic in batches, in the order of the calls.
 
     A batch that is sent again after a lost connection is applied once. Use it in a `with` block:
-    its end waits until everything is confirmed, and raises what went wrong.
+    the end of the block waits until everything is confirmed, and raises the first failure.
 
     >>> _ = client.create_stream("shop")
     >>> _ = client.create_topic("shop/orders")
@@ -79,12 +79,12 @@ class Producer(Ends, unclosed.Leaves):
         key: bytes | str | None = None,
         headers: Mapping[str, FieldValue] | None = None,
     ) -> SyncDelivery:
-        """Take a message to be sent; it waits only while the buffer is full.
+        """Buffer a message to be sent; waits only while the buffer is full.
 
-        Messages of one key go to one partition, in their order; the key itself is not sent.
+        Messages with the same key go to one partition, in order; the key itself is not sent.
 
         Raises:
-            BufferFull: There was no room in time; nothing was taken.
+            BufferFull: There was no room in time; the message was not accepted.
             ValueError: The message is empty or too large.
         """
         payload, encoded = encode_value(value), encode_headers(headers)
@@ -98,7 +98,7 @@ class Producer(Ends, unclosed.Leaves):
             batch, index = self._batcher.add(payload, encoded, key)
             if self._thread is None:
                 self._start()
-            # A first message has to be waited for, a full batch is to be sent; others disturb.
+            # Wake the thread for a first message or a full batch only.
             if index == 0 or self._batcher.is_ready:
                 self._changed.notify_all()
         return SyncDelivery(batch, index)
@@ -110,15 +110,15 @@ class Producer(Ends, unclosed.Leaves):
         key: bytes | str | None = None,
         headers: Mapping[str, FieldValue] | None = None,
     ) -> None:
-        """Take many messages that have key and headers in common: much cheaper than one by one.
+        """Buffer many messages that share key and headers: much cheaper than one by one.
 
-        Any iterable will do: no more is held at a time than the buffer and 1000 messages or 1 MiB.
-        What becomes of them, `flush` or `close` tells.
+        Accepts any iterable, and holds no more at a time than the buffer and 1000 messages or 1
+        MiB. Failures are raised by `flush` or `close`.
 
         Raises:
-            BufferFull: There was no room in time; the first of them may have been taken.
-            ValueError: A message is empty or too large; of a sequence nothing was taken then, of
-                another iterable what came before it.
+            BufferFull: There was no room in time; the first messages may have been accepted.
+            ValueError: A message is empty or too large. Of a sequence nothing was accepted then, of
+                another iterable the messages before it were.
 
         >>> _ = client.create_stream("shop")
         >>> _ = client.create_topic("shop/orders")
@@ -150,7 +150,7 @@ class Producer(Ends, unclosed.Leaves):
         return taken
 
     def check(self) -> None:
-        """Raise the first failure since the last flush or check, if there was one; wait for none.
+        """Raise the first failure since the last flush or check, without waiting.
 
         Raises:
             HeadraceError: Something that was sent could not be confirmed.
@@ -159,7 +159,7 @@ class Producer(Ends, unclosed.Leaves):
             self._batcher.raise_failure()
 
     def flush(self) -> None:
-        """Send what waits, and wait until all that was sent before is confirmed.
+        """Send buffered messages, and wait until all earlier messages are confirmed.
 
         Raises:
             HeadraceError: The first failure since the last flush.
@@ -174,7 +174,7 @@ class Producer(Ends, unclosed.Leaves):
             self._batcher.raise_failure()
 
     def close(self) -> None:
-        """Flush, and take no more; what went wrong is raised."""
+        """Flush, and accept no more messages; raises the first failure."""
         with self._changed:
             if self._is_closed:
                 return
@@ -234,7 +234,7 @@ class Producer(Ends, unclosed.Leaves):
                     self._batcher.settle(batch, outcome, is_closing=self._is_closed)
                     self._changed.notify_all()
         finally:
-            # Only a bug, or the end of the interpreter, leaves something here: nobody must hang.
+            # Only a bug or the interpreter's exit leaves batches here: no waiter must hang.
             with self._changed:
                 self._is_closed = True
                 self._batcher.fail_all(ClientClosed("the producer's thread has ended"))
