@@ -7,7 +7,7 @@ only add to it.
 
 * generator: the load generator in C, which makes its frame once and parses no message: the limit
   that node and loopback set to one call on its way.
-* sdk: the released `apache-iggy`. sync, async: our two faces. values: our sync face, payloads
+* sdk: the released `apache-iggy`. sync, async: our two clients. values: our sync client, payloads
   alone.
 * produce, tail: the two subcommands with their other end on a pipe, start included.
 

@@ -1,4 +1,4 @@
-"""The calls: every command of the protocol has one, and both faces have them all."""
+"""The calls: every command of the protocol has one, and both clients have them all."""
 
 import inspect
 from types import ModuleType

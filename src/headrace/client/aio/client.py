@@ -23,16 +23,16 @@ from typing import Any, TypeVar, Unpack
 from headrace.client.aio.consumer import AsyncConsumer
 from headrace.client.aio.link import AioLink
 from headrace.client.aio.producer import AsyncProducer
+from headrace.client.base_client import BaseClient, awaiting
 from headrace.client.calls import groups, messages, streams, system, users
 from headrace.client.calls.find_topic import find_topic
 from headrace.client.calls.messages import Sent
 from headrace.client.calls.names import TopicName
 from headrace.client.calls.plan_segments import plan_segments
+from headrace.client.closing import AsyncClosable
 from headrace.client.consume.options import ConsumerOptions, read_consumer_options
 from headrace.client.consume.reader import Reader
-from headrace.client.endings import EndsAsync
 from headrace.client.errors import HeadraceError
-from headrace.client.faces import Face, awaiting
 from headrace.client.produce.options import ProducerOptions, read_producer_options
 from headrace.client.registry import Registry
 from headrace.client.session.call import Call, Flow
@@ -86,7 +86,7 @@ class Connecting:
         return client
 
 
-class AsyncClient(Face, EndsAsync):
+class AsyncClient(BaseClient, AsyncClosable):
     """A session with a server; created by `headrace.aio.connect`.
 
     Any number of tasks of one loop may use it; their calls are sent one after the other. The call
@@ -99,7 +99,7 @@ class AsyncClient(Face, EndsAsync):
         self._link = AioLink()
         self._lock = asyncio.Lock()
         self._registry: Registry[AsyncProducer | AsyncConsumer] = Registry()
-        self._heart: asyncio.Task[None] | None = None
+        self._heartbeat: asyncio.Task[None] | None = None
 
     # Calls.
 
@@ -248,7 +248,7 @@ class AsyncClient(Face, EndsAsync):
         except BaseException:
             self._link.close()
             raise
-        self._heart = asyncio.create_task(self._beat())
+        self._heartbeat = asyncio.create_task(self._beat())
 
     async def close(self, *, is_clean: bool = False) -> None:
         """Close producers and consumers, log out, and close the connection.
@@ -268,10 +268,10 @@ class AsyncClient(Face, EndsAsync):
                     await child.close()
             except HeadraceError as error:
                 failure = failure or error
-        if self._heart is not None:
-            self._heart.cancel()
+        if self._heartbeat is not None:
+            self._heartbeat.cancel()
             with suppress(asyncio.CancelledError):
-                await self._heart
+                await self._heartbeat
         async with self._lock:
             await drive_async(self._session.close(), self._link.carry_out)
             self._link.close()

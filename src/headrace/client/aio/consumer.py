@@ -3,16 +3,16 @@
 from collections.abc import AsyncIterator, Callable
 from typing import TypeVar
 
+from headrace.client.base_client import AsyncCaller
+from headrace.client.closing import AsyncClosable
 from headrace.client.consume.reader import Reader
-from headrace.client.endings import EndsAsync
 from headrace.client.errors import ClientClosed, Unreadable
-from headrace.client.faces import Awaits
 from headrace.client.messages import Message, Messages
 
 R = TypeVar("R")
 
 
-class AsyncConsumer(AsyncIterator[Message], EndsAsync):
+class AsyncConsumer(AsyncIterator[Message], AsyncClosable):
     """Iterates over the messages of a topic.
 
     A message counts as processed when the next one is requested, or when the `async with` block
@@ -26,7 +26,7 @@ class AsyncConsumer(AsyncIterator[Message], EndsAsync):
     """
 
     def __init__(
-        self, client: Awaits, reader: Reader, on_close: Callable[["AsyncConsumer"], None]
+        self, client: AsyncCaller, reader: Reader, on_close: Callable[["AsyncConsumer"], None]
     ) -> None:
         self._client = client
         self._reader = reader

@@ -5,11 +5,11 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from headrace.client.base_client import AsyncCaller
 from headrace.client.calls.messages import Sent
 from headrace.client.calls.names import TopicName, join_topic
-from headrace.client.endings import EndsAsync
+from headrace.client.closing import AsyncClosable
 from headrace.client.errors import BufferFull, ClientClosed, HeadraceError
-from headrace.client.faces import Awaits
 from headrace.client.messages import encode_headers, encode_value
 from headrace.client.produce import unclosed
 from headrace.client.produce.batching import (
@@ -40,7 +40,7 @@ class AsyncDelivery(Delivery):
         return self.place_in(await asyncio.wrap_future(self.future))
 
 
-class AsyncProducer(EndsAsync, unclosed.Leaves):
+class AsyncProducer(AsyncClosable, unclosed.FlushedAtExit):
     """Sends messages to one topic in batches, in the order of the calls.
 
     A batch that is sent again after a lost connection is applied once. Use it in an `async with`
@@ -55,7 +55,7 @@ class AsyncProducer(EndsAsync, unclosed.Leaves):
 
     def __init__(
         self,
-        client: Awaits,
+        client: AsyncCaller,
         topic: TopicName,
         settings: ProducerSettings,
         on_close: Callable[["AsyncProducer"], None],
@@ -67,7 +67,7 @@ class AsyncProducer(EndsAsync, unclosed.Leaves):
         self._has_work = asyncio.Event()
         self._has_room = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._flying: Batch | None = None
+        self._sending: Batch | None = None
         self._call: Call[Sent] | None = None  # of the batch being sent
         self._is_closed = False
 
@@ -239,15 +239,15 @@ class AsyncProducer(EndsAsync, unclosed.Leaves):
             self._has_room.set()
 
     async def _work(self) -> None:
-        while not (self._is_closed and self._batcher.is_empty and self._flying is None):
-            if self._flying is None:
-                self._flying = self._batcher.take()
-            if self._flying is None:
+        while not (self._is_closed and self._batcher.is_empty and self._sending is None):
+            if self._sending is None:
+                self._sending = self._batcher.take()
+            if self._sending is None:
                 await self._wait_work()
                 continue
-            outcome = await self._deliver(self._flying)
-            self._batcher.settle(self._flying, outcome, is_closing=self._is_closed)
-            self._flying = self._call = None
+            outcome = await self._deliver(self._sending)
+            self._batcher.settle(self._sending, outcome, is_closing=self._is_closed)
+            self._sending = self._call = None
             self._has_room.set()
 
     async def _work_to_the_end(self) -> None:
@@ -257,7 +257,7 @@ class AsyncProducer(EndsAsync, unclosed.Leaves):
                 async with asyncio.timeout(unclosed.SECONDS_MAX):
                     await self._work()
         finally:
-            self._tell()
+            self._report()
 
     async def _wait_work(self) -> None:
         self._has_work.clear()

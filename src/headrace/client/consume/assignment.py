@@ -9,7 +9,7 @@ from contextlib import suppress
 from headrace.client.calls.groups import get_offset, store_offset
 from headrace.client.calls.messages import make_strategy, poll_from
 from headrace.client.calls.names import ANONYMOUS, TopicName
-from headrace.client.consume.buffer import Handing
+from headrace.client.consume.buffer import PollBuffer
 from headrace.client.consume.membership import JOINS_MAX, Membership
 from headrace.client.consume.options import ConsumerSettings
 from headrace.client.consume.positions import Positions
@@ -29,7 +29,7 @@ class Assignment:
         topic: TopicName,
         settings: ConsumerSettings,
         positions: Positions,
-        handing: Handing,
+        buffer: PollBuffer,
         now: Callable[[], float],
     ) -> None:
         self.has_begun = False
@@ -38,7 +38,7 @@ class Assignment:
         self._topic = topic
         self._settings = settings
         self._positions = positions
-        self._handing = handing
+        self._buffer = buffer
         self._membership = Membership(topic, settings, self._start_over)
         self._now = now
         self._renewed = now()  # when the partitions were last requested
@@ -135,12 +135,12 @@ class Assignment:
 
     def _forget(self, partition: int) -> None:
         self._positions.forget(partition)
-        self._handing.drop(partition)
+        self._buffer.drop(partition)
         self.must_renew = True
 
     def _start_over(self) -> None:
         self._positions.upcoming.clear()
-        self._handing.drop()
+        self._buffer.drop()
 
     def _find_position(self, partition: int, *, is_first: bool) -> Flow[int | Strategy]:
         """Return where to start in a partition: after the stored offset, else as configured."""
@@ -166,7 +166,7 @@ class Assignment:
     def _catch_up(self, partition: int) -> Flow[None]:
         """Skip what other members have processed while they owned the partition."""
         stored = yield from self._ask_stored(partition)
-        handed_next = self._handing.find_next(partition)
+        handed_next = self._buffer.find_next(partition)
         upcoming = self._positions.upcoming[partition] if handed_next is None else handed_next
         if stored is None or (isinstance(upcoming, int) and stored.stored_offset < upcoming):
             return

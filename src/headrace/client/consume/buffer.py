@@ -6,7 +6,7 @@ Invariants: a message counts as processed when the next one is requested, never 
 from headrace.client.messages import Message, Messages
 
 
-class Handing:
+class PollBuffer:
     """The messages of one poll that the user has not processed yet."""
 
     def __init__(self, done: dict[int, int]) -> None:

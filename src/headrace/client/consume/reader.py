@@ -1,12 +1,12 @@
 """How a consumer reads: polls in turn, hands out messages, stores offsets. No I/O.
 
 ```
-begin ─► (join) ─► assign ─► load positions ─► poll in turn ─► handing ─► take ─► done ─► store
+begin ─► (join) ─► assign ─► load positions ─► poll in turn ─► buffer ─► take ─► done ─► store
             ▲         ▲                           │ a request to sync, 5009
             └─ not a member ◄─────── sync ◄──────┘ and every few seconds
 
 membership: which partitions      assignment: start positions, stored offsets
-positions:  the next offsets      handing:    polled messages not taken yet
+positions:  the next offsets      buffer:     polled messages not taken yet
 ```
 
 A consumer keeps its own positions and polls by offset, so it notices when the server skips messages
@@ -21,7 +21,7 @@ from enum import Enum, auto
 from headrace.client.calls.messages import poll_from
 from headrace.client.calls.names import ANONYMOUS, TopicName
 from headrace.client.consume.assignment import Assignment
-from headrace.client.consume.buffer import Handing
+from headrace.client.consume.buffer import PollBuffer
 from headrace.client.consume.damage import find_unreadable
 from headrace.client.consume.options import ConsumerSettings
 from headrace.client.consume.positions import Positions
@@ -40,7 +40,7 @@ class _Round(Enum):
 
     FOUND = auto()  # there are messages
     EMPTY = auto()  # no partition has messages
-    DEALT = auto()  # the partitions were reassigned meanwhile: unknown
+    REASSIGNED = auto()  # the partitions were reassigned meanwhile: unknown
 
 
 class Reader:
@@ -57,8 +57,8 @@ class Reader:
         self._now = now
         self._positions = Positions(topic, settings.on_loss, now)
         self._done = self._positions.done
-        self._handing = Handing(self._done)
-        self._assignment = Assignment(topic, settings, self._positions, self._handing, now)
+        self._buffer = PollBuffer(self._done)
+        self._assignment = Assignment(topic, settings, self._positions, self._buffer, now)
         self._committed = 0.0  # when offsets were last stored
 
     @property
@@ -66,27 +66,27 @@ class Reader:
         """The number of messages that were gone before they could be read."""
         return self._positions.lost_count
 
-    # Handing out: no I/O.
+    # Taking messages: no I/O.
 
     def take(self) -> Message | None:
         """Return the next message if there is one and no offset must be stored first."""
-        handing = self._handing
-        handing.finish()
-        if handing.polled is None or self._is_commit_due():
+        buffer = self._buffer
+        buffer.finish()
+        if buffer.polled is None or self._is_commit_due():
             return None
-        return handing.take()
+        return buffer.take()
 
     def take_batch(self) -> Messages | None:
         """Return all polled messages; they count as processed with the next call."""
-        handing = self._handing
-        handing.finish()
-        if handing.polled is None or self._is_commit_due():
+        buffer = self._buffer
+        buffer.finish()
+        if buffer.polled is None or self._is_commit_due():
             return None
-        return handing.take_all()
+        return buffer.take_all()
 
     def finish_handed(self) -> None:
         """Count the message that was handed out last as processed."""
-        self._handing.finish()
+        self._buffer.finish()
 
     def _is_commit_due(self) -> bool:
         if not self._done or self.settings.commit == "manual":
@@ -111,11 +111,11 @@ class Reader:
         if self.settings.wait_seconds is not None:
             deadline = self._now() + self.settings.wait_seconds
         idle = IDLE_SECONDS_MIN
-        while self._handing.polled is None:
+        while self._buffer.polled is None:
             outcome = yield from self._poll_round()
             if outcome == _Round.FOUND:
                 break
-            if outcome == _Round.DEALT:
+            if outcome == _Round.REASSIGNED:
                 idle = IDLE_SECONDS_MIN
             elif deadline is not None and self._now() + idle > deadline:
                 return False
@@ -164,7 +164,7 @@ class Reader:
             assignment.turn.append(partition)
             if (yield from self._poll_one(partition)):
                 return _Round.FOUND
-        return _Round.DEALT if assignment.must_renew else _Round.EMPTY
+        return _Round.REASSIGNED if assignment.must_renew else _Round.EMPTY
 
     def _poll_one(self, partition: int) -> Flow[bool]:
         position = self._positions.upcoming[partition]
@@ -192,5 +192,5 @@ class Reader:
         if not len(polled):
             self._positions.meet_end(partition, position, polled.current_offset)
             return False
-        self._handing.fill(self._positions.pass_over(partition, position, polled))
+        self._buffer.fill(self._positions.pass_over(partition, position, polled))
         return True

@@ -21,7 +21,7 @@ from headrace.client.produce.batching import Batcher
 SECONDS_MAX = 10.0  # for all producers together, so that a program ends
 
 
-class Leaves(ABC):
+class FlushedAtExit(ABC):
     """A producer that may be dropped without being closed."""
 
     _batcher: Batcher | None = None
@@ -30,7 +30,7 @@ class Leaves(ABC):
         self._topic = topic
         self._batcher = batcher
         self._process = os.getpid()
-        self._is_told = False
+        self._is_reported = False
         _open.add(self)
 
     @abstractmethod
@@ -42,20 +42,20 @@ class Leaves(ABC):
         """Wait up to that long until everything is settled."""
 
     @property
-    def has_leftovers(self) -> bool:
+    def has_unreported(self) -> bool:
         """Whether it has unconfirmed messages that were not reported yet.
 
         The messages of a forked process belong to its parent.
         """
-        if self._batcher is None or self._is_told or os.getpid() != self._process:
+        if self._batcher is None or self._is_reported or os.getpid() != self._process:
             return False
         return self._batcher.unsent_count > 0
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         """Report the unconfirmed messages on stderr, once."""
-        if self.has_leftovers and sys.stderr is not None:
+        if self.has_unreported and sys.stderr is not None:
             sys.stderr.write(f"headrace: {self._words()}\n")
-        self._is_told = True
+        self._is_reported = True
 
     def _words(self) -> str:
         assert self._batcher is not None
@@ -67,17 +67,17 @@ class Leaves(ABC):
         )
 
     def __del__(self) -> None:
-        if self.has_leftovers:
+        if self.has_unreported:
             warnings.warn(self._words(), ResourceWarning, stacklevel=1, source=self)
 
 
-_open: weakref.WeakSet[Leaves] = weakref.WeakSet()
+_open: weakref.WeakSet[FlushedAtExit] = weakref.WeakSet()
 
 
 @atexit.register
 def _leave_all() -> None:
     """Send the messages of producers that were not closed; report those not settled in time."""
-    held = [producer for producer in _open if producer.has_leftovers]
+    held = [producer for producer in _open if producer.has_unreported]
     deadline = time.monotonic() + SECONDS_MAX
     try:
         for producer in held:
@@ -86,4 +86,4 @@ def _leave_all() -> None:
             producer._finish_leaving(max(deadline - time.monotonic(), 0.0))  # noqa: SLF001
     finally:
         for producer in held:
-            producer._tell()  # noqa: SLF001
+            producer._report()  # noqa: SLF001

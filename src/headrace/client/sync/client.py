@@ -19,16 +19,16 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, Unpack
 
+from headrace.client.base_client import BaseClient, blocking
 from headrace.client.calls import groups, messages, streams, system, users
 from headrace.client.calls.find_topic import find_topic
 from headrace.client.calls.messages import Sent
 from headrace.client.calls.names import TopicName
 from headrace.client.calls.plan_segments import plan_segments
+from headrace.client.closing import Closable
 from headrace.client.consume.options import ConsumerOptions, read_consumer_options
 from headrace.client.consume.reader import Reader
-from headrace.client.endings import Ends
 from headrace.client.errors import HeadraceError
-from headrace.client.faces import Face, blocking
 from headrace.client.produce.options import ProducerOptions, read_producer_options
 from headrace.client.registry import Registry
 from headrace.client.session.call import Call, Flow
@@ -64,7 +64,7 @@ def connect(address: str | None = None, **options: Unpack[ConnectOptions]) -> "C
     return client
 
 
-class Client(Face, Ends):
+class Client(BaseClient, Closable):
     """A session with a server; created by `headrace.connect`.
 
     Any number of threads may use it; their calls are sent one after the other. The call that
@@ -78,7 +78,9 @@ class Client(Face, Ends):
         self._lock = threading.Lock()
         self._registry: Registry[Producer | Consumer] = Registry()
         self._is_ending = threading.Event()
-        self._heart = threading.Thread(target=self._beat, name="headrace heartbeat", daemon=True)
+        self._heartbeat = threading.Thread(
+            target=self._beat, name="headrace heartbeat", daemon=True
+        )
 
     # Calls.
 
@@ -242,7 +244,7 @@ class Client(Face, Ends):
         except BaseException:
             self._link.close()
             raise
-        self._heart.start()
+        self._heartbeat.start()
 
     def close(self, *, is_clean: bool = False) -> None:
         """Close producers and consumers, log out, and close the connection.
@@ -263,8 +265,8 @@ class Client(Face, Ends):
             except HeadraceError as error:
                 failure = failure or error
         self._is_ending.set()
-        if self._heart.is_alive():
-            self._heart.join()
+        if self._heartbeat.is_alive():
+            self._heartbeat.join()
         with self._lock:
             drive(self._session.close(), self._link.carry_out)
             self._link.close()

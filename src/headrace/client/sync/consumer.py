@@ -3,16 +3,16 @@
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
+from headrace.client.base_client import BlockingCaller
+from headrace.client.closing import Closable
 from headrace.client.consume.reader import Reader
-from headrace.client.endings import Ends
 from headrace.client.errors import ClientClosed, Unreadable
-from headrace.client.faces import Blocks
 from headrace.client.messages import Message, Messages
 
 R = TypeVar("R")
 
 
-class Consumer(Iterator[Message], Ends):
+class Consumer(Iterator[Message], Closable):
     """Iterates over the messages of a topic.
 
     A message counts as processed when the next one is requested, or when the `with` block ends
@@ -32,7 +32,7 @@ class Consumer(Iterator[Message], Ends):
     """
 
     def __init__(
-        self, client: Blocks, reader: Reader, on_close: Callable[["Consumer"], None]
+        self, client: BlockingCaller, reader: Reader, on_close: Callable[["Consumer"], None]
     ) -> None:
         self._client = client
         self._reader = reader

@@ -3,11 +3,11 @@
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from headrace.client.base_client import BlockingCaller
 from headrace.client.calls.messages import Sent
 from headrace.client.calls.names import TopicName, join_topic
-from headrace.client.endings import Ends
+from headrace.client.closing import Closable
 from headrace.client.errors import BufferFull, ClientClosed, HeadraceError
-from headrace.client.faces import Blocks
 from headrace.client.messages import encode_headers, encode_value
 from headrace.client.produce import unclosed
 from headrace.client.produce.batching import (
@@ -38,7 +38,7 @@ class SyncDelivery(Delivery):
         return self.place_in(self.future.result(timeout))
 
 
-class Producer(Ends, unclosed.Leaves):
+class Producer(Closable, unclosed.FlushedAtExit):
     """Sends messages to one topic in batches, in the order of the calls.
 
     A batch that is sent again after a lost connection is applied once. Use it in a `with` block:
@@ -54,7 +54,7 @@ class Producer(Ends, unclosed.Leaves):
 
     def __init__(
         self,
-        client: Blocks,
+        client: BlockingCaller,
         topic: TopicName,
         settings: ProducerSettings,
         on_close: Callable[["Producer"], None],

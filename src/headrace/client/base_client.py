@@ -27,7 +27,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Face:
+class BaseClient:
     """The base of both clients: a session, and its properties."""
 
     def __init__(self, settings: Settings) -> None:
@@ -64,7 +64,7 @@ class Face:
         return f"<client of {self.address}>"
 
 
-class Blocks(Protocol):
+class BlockingCaller(Protocol):
     """A client whose calls block until the answer arrives."""
 
     def ask(self, call: Call[R], /) -> R:
@@ -76,7 +76,7 @@ class Blocks(Protocol):
         ...
 
 
-class Awaits(Protocol):
+class AsyncCaller(Protocol):
     """A client whose calls are awaited."""
 
     def number(self, call: Call[R], /) -> Call[R]:
@@ -92,11 +92,11 @@ class Awaits(Protocol):
         ...
 
 
-def blocking(make: Callable[P, Call[R]]) -> Callable[Concatenate[Blocks, P], R]:
+def blocking(make: Callable[P, Call[R]]) -> Callable[Concatenate[BlockingCaller, P], R]:
     """Return a method that sends the call and blocks until the answer arrives."""
 
     @wraps(make)
-    def method(self: Blocks, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    def method(self: BlockingCaller, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.ask(make(*args, **kwargs))
 
     _show_as_method(method, make)
@@ -105,11 +105,11 @@ def blocking(make: Callable[P, Call[R]]) -> Callable[Concatenate[Blocks, P], R]:
 
 def awaiting(
     make: Callable[P, Call[R]],
-) -> Callable[Concatenate[Awaits, P], Coroutine[Any, Any, R]]:
+) -> Callable[Concatenate[AsyncCaller, P], Coroutine[Any, Any, R]]:
     """Return a method that sends the call and whose answer is awaited."""
 
     @wraps(make)
-    def method(self: Awaits, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+    def method(self: AsyncCaller, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
         return self.ask(make(*args, **kwargs))
 
     _show_as_method(method, make)

@@ -7,7 +7,7 @@ from typing import Self
 from headrace.client.errors import HeadraceError
 
 
-class Ends(ABC):
+class Closable(ABC):
     """An object that a `with` block closes."""
 
     @abstractmethod
@@ -30,7 +30,7 @@ class Ends(ABC):
                 raise
 
 
-class EndsAsync(ABC):
+class AsyncClosable(ABC):
     """An object that an `async with` block closes."""
 
     @abstractmethod
