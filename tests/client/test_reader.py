@@ -447,11 +447,12 @@ def test_who_never_began_has_nothing_to_end() -> None:
     ("options", "told"),
     [
         ({"name": "a", "group": "b"}, "one of the two"),
-        ({"group": "g", "partition": 1}, "deals its partitions"),
+        ({"group": "g", "partition": 1}, "assigns the partitions"),
         ({"commit": "each"}, "needs a name"),
         ({"name": "a", "commit": "never"}, "none of each"),
         ({"start": "middle"}, "none of earliest"),
-        ({"start": 5}, "one partition"),
+        ({"start": 5}, "needs one partition"),
+        ({"start": "next", "name": "a"}, "continues after its stored offset"),
         ({"start": -1, "partition": 0}, "no offset"),
         ({"start": datetime(2026, 1, 1)}, "time zone"),  # noqa: DTZ001 - that is the point
         ({"count": 0}, "count"),

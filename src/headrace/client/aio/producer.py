@@ -216,7 +216,7 @@ class AsyncProducer(AsyncClosable, unclosed.FlushedAtExit):
         except TimeoutError:
             raise BufferFull(
                 f"{self._batcher.buffered_bytes} bytes wait for {join_topic(self._topic)!r},"
-                f" and none left within {seconds:g} s"
+                f" and none was confirmed within {seconds:g} s"
             ) from None
 
     # The task.

@@ -68,4 +68,6 @@ class Membership:
             # A lost connection ended the membership; other members may have read on since then.
             self._on_lapse()
             yield from self.join()
-        raise Unavailable(f"the membership of group {settings.group!r} does not last")
+        raise Unavailable(
+            f"group {settings.group!r}: the server ended the membership after {JOINS_MAX} joins"
+        )

@@ -70,11 +70,14 @@ def read_consumer_options(options: ConsumerOptions) -> ConsumerSettings:
     is_anonymous = name is None and group is None
     partition = options.get("partition")
     if group is not None and partition is not None:
-        raise ValueError("partition: a group deals its partitions out by itself")
+        raise ValueError("partition: not allowed with a group, which assigns the partitions")
     start = options.get("start", "earliest")
     make_strategy(start)
     if start == "next" or (isinstance(start, int) and partition is None):
-        raise ValueError(f"start: {start!r} goes with one partition, or is what a name gives")
+        raise ValueError(
+            f"start: {start!r} is not allowed: an offset needs one partition, and a consumer with a"
+            " name or a group continues after its stored offset by itself"
+        )
     wait = options.get("wait")
     count = options.get("count", 1000)
     if not 1 <= count <= COUNT_MAX:

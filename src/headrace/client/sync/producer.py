@@ -212,7 +212,7 @@ class Producer(Closable, unclosed.FlushedAtExit):
         if not self._changed.wait_for(lambda: self._has_room(size), seconds):
             raise BufferFull(
                 f"{self._batcher.buffered_bytes} bytes wait for {join_topic(self._topic)!r},"
-                f" and none left within {seconds:g} s"
+                f" and none was confirmed within {seconds:g} s"
             )
         self._check_open()
 
