@@ -38,8 +38,8 @@ from headrace.ports.disk import (
 )
 from headrace.ports.network import FramesArrived, RequestsArrived, SendFrame, SendReply, Ticked
 from headrace.shard.config import GroupConfig, PlaneConfig
-from headrace.shard.peers import Peer
-from headrace.shard.plane import Effect, Event, Plane
+from headrace.shard.consensus.peers import Peer
+from headrace.shard.consensus.plane import Effect, Event, Plane
 from headrace.sim.machine import AppendMachine, encode_append
 from headrace.storage.store import Opened, StoreConfig, format_store, open_store
 from headrace.vsr.sessions import ClientTable

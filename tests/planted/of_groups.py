@@ -1,6 +1,6 @@
 """Bugs of replica groups and their storage, as a careless engineer would have written them."""
 
-from headrace.shard import checkpoints, peers, plane
+from headrace.shard.consensus import checkpoints, peers, plane
 from headrace.storage import (
     checkpointing,
     judge,

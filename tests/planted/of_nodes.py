@@ -11,23 +11,19 @@ from headrace.partitions import (
     snapshot,
     writer,
 )
-from headrace.shard import (
+from headrace.shard import desk, shard
+from headrace.shard.consensus import believed_time, checkpoints, plane, timekeeper
+from headrace.shard.front import (
     answers,
     auto_commits,
-    believed_time,
-    checkpoints,
-    desk,
-    keeper,
-    login,
     offset_reads,
-    plane,
     polls,
     purges,
+    queries,
     router,
-    shard,
-    timekeeper,
 )
-from headrace.shard import reads as shard_reads
+from headrace.shard.logins import login
+from headrace.shard.owned import keeper
 from headrace.vsr import replica, transfer
 from tests.planted.planting import Edit, bug
 
@@ -381,7 +377,7 @@ _CURRENT = (
         "names_read_anywhere",
         "A read changes nothing: any node can answer it.",
         Edit(
-            shard_reads.Reads.read,
+            queries.Reads.read,
             "if command.code not in _READ_ANYWHERE and not self._desk.is_current:",
             "if False:",
         ),

@@ -24,9 +24,9 @@ from headrace.ports.network import (
     SendReply,
     Ticked,
 )
-from headrace.shard.checkpoints import Outside
 from headrace.shard.config import GroupConfig, PlaneConfig
-from headrace.shard.plane import Effect, Event, Plane
+from headrace.shard.consensus.checkpoints import Outside
+from headrace.shard.consensus.plane import Effect, Event, Plane
 from headrace.sim.machine import AppendMachine, encode_append
 from headrace.storage.config import StoreConfig, journal_name
 from headrace.storage.store import Opened, Refused, format_store, open_store

@@ -4,7 +4,7 @@ import pytest
 
 from headrace.metadata.applied import NOTED
 from headrace.ports.audit import Audit
-from headrace.shard.audit import _DESCRIPTIONS
+from headrace.shard.logins.audit import _DESCRIPTIONS
 from headrace.wire.commands import streams, tokens, topics, users
 from headrace.wire.errors import RefusedError
 from headrace.wire.evictions import EvictedError

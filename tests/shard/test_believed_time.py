@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.shard.believed_time import TICK_MICROS, BelievedTime
+from headrace.shard.consensus.believed_time import TICK_MICROS, BelievedTime
 
 START = 1_700_000_000_000_000
 MINUTE = 60_000_000

@@ -1,6 +1,6 @@
 """Offsets that a partition may have given out are known by its own ceiling alone (FM-7)."""
 
-from headrace.shard.ceilings import Ceilings
+from headrace.shard.consensus.ceilings import Ceilings
 
 
 def test_a_ceiling_counts_once_it_is_durable() -> None:

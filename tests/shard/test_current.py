@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.ports.network import Ticked
-from headrace.shard.plane import Plane
+from headrace.shard.consensus.plane import Plane
 from headrace.vsr.events import PrimarySilent
 from headrace.vsr.replica import Replica
 from headrace.vsr.timeouts import Timeouts

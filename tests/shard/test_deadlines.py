@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pytest
 
 from headrace.ports.network import RepliesWritten
-from headrace.shard.answers import DEADLINE_TICKS
+from headrace.shard.front.answers import DEADLINE_TICKS
 from headrace.wire.commands import messages, session, streams, system, tokens, topics, users
 from headrace.wire.errors import Code, RefusedError
 from headrace.wire.identifiers import Consumer, First, Next

@@ -1,6 +1,6 @@
 """A group that a node takes up later than the others: what they said of it meanwhile counts."""
 
-from headrace.shard.plane import Plane
+from headrace.shard.consensus.plane import Plane
 from tests.shard.stage import GROUPS, Stage
 
 WATCHED = GROUPS["p"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.shard.lockout import (
+from headrace.shard.logins.lockout import (
     ENTRIES_MAX,
     FORGIVEN_TICKS,
     Lockout,

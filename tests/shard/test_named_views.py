@@ -1,7 +1,7 @@
 """O2.9: the superblock names the record of a promised view before a frame of that view leaves."""
 
 from headrace.ports.disk import BlockWritten, WriteBlock
-from headrace.shard.plane import Effect
+from headrace.shard.consensus.plane import Effect
 from headrace.storage.copies import COPIES_QUORUM
 from headrace.wire.numbers import FrameKind
 from headrace.wire.replica.decode import decode_replica

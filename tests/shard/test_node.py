@@ -9,9 +9,9 @@ from headrace.metadata.admission import TopicDefaults
 from headrace.ports.disk import DiskEffect, DiskEvent, FromStore, OnStore, WriteJournal
 from headrace.ports.host import StopWanted
 from headrace.ports.network import Ticked
+from headrace.shard.consensus.plane import Plane
 from headrace.shard.effects import ShardEffect
-from headrace.shard.keeper import Keeper
-from headrace.shard.plane import Plane
+from headrace.shard.owned.keeper import Keeper
 from headrace.shard.shard import Shard
 from headrace.storage.store import Opened, open_store
 from headrace.vsr.events import OwnOp

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.shard.revocation import ENDED
+from headrace.shard.logins.revocation import ENDED
 from headrace.wire.commands import messages, streams, tokens, topics, users
 from headrace.wire.commands.session import LOGIN_PASSWORD, LOGOUT, PasswordLogin, Register
 from headrace.wire.errors import Code, RefusedError

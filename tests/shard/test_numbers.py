@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from headrace.shard.answers import DEADLINE_TICKS
+from headrace.shard.front.answers import DEADLINE_TICKS
 from headrace.wire.commands import groups, messages, session, streams, topics
 from headrace.wire.commands.command import Command
 from headrace.wire.errors import Code, RefusedError

@@ -1,7 +1,7 @@
 """Heartbeats and timers of a shard."""
 
-from headrace.shard.peers import Peer
-from headrace.shard.timers import Timers
+from headrace.shard.consensus.peers import Peer
+from headrace.shard.consensus.timers import Timers
 from headrace.vsr.timeouts import Timer
 from headrace.wire.replica.decode import decode_replica
 from headrace.wire.replica.heartbeats import GroupBeat, NodeHeartbeatHeader, decode_beats

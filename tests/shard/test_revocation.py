@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from headrace.base.limits import MIB
-from headrace.shard.revocation import ENDED
+from headrace.shard.logins.revocation import ENDED
 from headrace.wire.commands import groups, messages, streams, tokens, topics, users
 from headrace.wire.commands.session import LOGIN_PASSWORD, LOGOUT, PasswordLogin, Register
 from headrace.wire.errors import Code, RefusedError

@@ -5,7 +5,7 @@ from typing import get_args
 from headrace.base.ids import METADATA_GROUP
 from headrace.ports.network import FramesArrived, SendFrame, Ticked
 from headrace.shard.config import GroupConfig
-from headrace.shard.plane import Plane
+from headrace.shard.consensus.plane import Plane
 from headrace.sim.machine import AppendMachine
 from headrace.vsr.events import GroupEffect, PieceRead
 from headrace.vsr.sessions import ClientTable

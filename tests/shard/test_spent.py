@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.shard.spent import WINDOW, Spent
+from headrace.shard.front.spent import WINDOW, Spent
 
 
 @given(st.lists(st.integers(-150, 300), max_size=60))

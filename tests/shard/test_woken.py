@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from headrace.shard.plane import Plane
+from headrace.shard.consensus.plane import Plane
 from tests.shard.stage import GROUPS, Stage
 
 OPS = 16

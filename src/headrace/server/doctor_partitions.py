@@ -18,7 +18,7 @@ from headrace.server.doctor_segments import checkpointed_log, examine_segments
 from headrace.server.doctor_start import NOT_JUDGED, Judged, judge_start, opened_tree
 from headrace.server.doctor_stores import StoreExam
 from headrace.server.folders import PARTITIONS_NAME
-from headrace.shard.plane import origin_of
+from headrace.shard.consensus.plane import origin_of
 from headrace.wire.errors import CorruptError
 from headrace.wire.numbers import Operation
 

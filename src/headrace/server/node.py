@@ -63,7 +63,7 @@ from headrace.server.folders import (
 )
 from headrace.server.starts import check_starts, next_start
 from headrace.shard.config import PlaneConfig
-from headrace.shard.lockout import LockoutSettings
+from headrace.shard.logins.lockout import LockoutSettings
 from headrace.shard.settings import ShardSettings
 from headrace.shard.shard import DATA_STORE, METADATA_STORE, Shard
 from headrace.storage.config import StoreConfig, file_bytes_of

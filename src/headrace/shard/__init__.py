@@ -1,4 +1,8 @@
-"""One whole shard without I/O: pump, router, placement, reconciler, and the order of effects.
+"""One whole shard without I/O, in four rooms, and the order of their effects.
 
-Here alone consensus, storage and the state machines meet.
+```
+logins > front > owned > consensus        each may import those to its right
+```
+
+Here alone consensus, storage and the state machines meet; `shard.py` joins the rooms.
 """

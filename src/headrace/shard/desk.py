@@ -8,11 +8,11 @@ from headrace.metadata.state import State
 from headrace.metadata.target import PartitionTarget
 from headrace.ports.machine import StateMachine
 from headrace.ports.probes import Probes
-from headrace.shard.answers import Answers
-from headrace.shard.believed_time import BelievedTime
-from headrace.shard.connections import Connections
-from headrace.shard.lockout import Lockout
-from headrace.shard.plane import Plane
+from headrace.shard.consensus.believed_time import BelievedTime
+from headrace.shard.consensus.plane import Plane
+from headrace.shard.front.answers import Answers
+from headrace.shard.front.connections import Connections
+from headrace.shard.logins.lockout import Lockout
 from headrace.shard.settings import ShardSettings
 from headrace.vsr.sessions import ClientTable
 from headrace.vsr.state import Status

@@ -11,7 +11,7 @@ from headrace.partitions.options import AheadPolicy
 from headrace.partitions.reply_room import REPLIES_BYTES_MAX
 from headrace.partitions.shared import INDEXES_MAX
 from headrace.shard.config import PlaneConfig
-from headrace.shard.lockout import LockoutSettings
+from headrace.shard.logins.lockout import LockoutSettings
 from headrace.wire.numbers import Transport
 
 BYTES_RETAINED_MAX = (1 << 64) - 1

@@ -45,23 +45,23 @@ from headrace.ports.segments import (
     SegmentsSynced,
     SegmentWritten,
 )
-from headrace.shard.audit import Auditor, told_before
 from headrace.shard.config import GroupConfig
-from headrace.shard.connections import Connection
+from headrace.shard.consensus.plane import Plane
+from headrace.shard.consensus.reserve import metadata_reserve_parts
+from headrace.shard.consensus.timekeeper import Timekeeper
 from headrace.shard.desk import Desk, Watch, unwatched
 from headrace.shard.effects import ShardEffect, ShardEvent
-from headrace.shard.keeper import Keeper
-from headrace.shard.login import Logins
-from headrace.shard.orders import Orders
-from headrace.shard.plane import Plane
-from headrace.shard.polls import Polls
-from headrace.shard.purges import PURGES, Purges
-from headrace.shard.reads import Reads
-from headrace.shard.reserve import metadata_reserve_parts
-from headrace.shard.revocation import Revocation
-from headrace.shard.router import Router
+from headrace.shard.front.connections import Connection
+from headrace.shard.front.orders import Orders
+from headrace.shard.front.polls import Polls
+from headrace.shard.front.purges import PURGES, Purges
+from headrace.shard.front.queries import Reads
+from headrace.shard.front.router import Router
+from headrace.shard.logins.audit import Auditor, told_before
+from headrace.shard.logins.login import Logins
+from headrace.shard.logins.revocation import Revocation
+from headrace.shard.owned.keeper import Keeper
 from headrace.shard.settings import ShardSettings
-from headrace.shard.timekeeper import Timekeeper
 from headrace.storage.store import Opened
 from headrace.vsr.events import OwnOp
 from headrace.wire.commands.users import CREATE_USER, CreateUser

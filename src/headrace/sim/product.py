@@ -7,7 +7,7 @@ from headrace.ports.network import NetworkEffect, NetworkEvent
 from headrace.ports.probes import Probes
 from headrace.ports.recovered import Finding
 from headrace.shard.config import GroupConfig, PlaneConfig
-from headrace.shard.plane import Plane
+from headrace.shard.consensus.plane import Plane
 from headrace.sim.swarm import CLUSTER, Options
 from headrace.sim.system import Boot, GroupFace, Refused, Running, Wiped
 from headrace.storage import store as storage

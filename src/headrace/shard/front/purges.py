@@ -5,7 +5,7 @@ Flow: reply.
 
 from headrace.ports.network import SendReply
 from headrace.shard.desk import Desk
-from headrace.shard.keeper import Keeper
+from headrace.shard.owned.keeper import Keeper
 from headrace.wire.numbers import Operation
 
 PURGES = (Operation.PURGE_STREAM, Operation.PURGE_TOPIC)

@@ -27,12 +27,12 @@ from headrace.ports.segments import (
     SegmentEvent,
     SegmentRead,
 )
-from headrace.shard.awaited import Awaited
-from headrace.shard.clearing import Clearing
 from headrace.shard.config import GroupConfig
 from headrace.shard.desk import Desk
-from headrace.shard.orphans import Orphans
-from headrace.shard.retention import Retention
+from headrace.shard.owned.awaited import Awaited
+from headrace.shard.owned.clearing import Clearing
+from headrace.shard.owned.orphans import Orphans
+from headrace.shard.owned.retain import Retention
 from headrace.vsr.events import OwnOp, PieceRead, ReadPiece
 from headrace.vsr.replica import Replica
 from headrace.wire.codec import encode

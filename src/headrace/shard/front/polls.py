@@ -19,11 +19,11 @@ from headrace.partitions import gather
 from headrace.partitions.gather import Polled, PollStart
 from headrace.ports.network import RepliesWritten
 from headrace.ports.recovered import Finding
-from headrace.shard.auto_commits import AutoCommits, OffsetKey
-from headrace.shard.connections import Connection
-from headrace.shard.consumers import consumer_key, may_poll_partition
 from headrace.shard.desk import Desk
-from headrace.shard.keeper import Keeper, Local
+from headrace.shard.front.auto_commits import AutoCommits, OffsetKey
+from headrace.shard.front.connections import Connection
+from headrace.shard.front.consumers import consumer_key, may_poll_partition
+from headrace.shard.owned.keeper import Keeper, Local
 from headrace.wire.commands.messages import POLL_MESSAGES, RESYNC_PARTITION, PollMessages
 from headrace.wire.errors import Code, RefusedError
 from headrace.wire.identifiers import First, FromOffset, FromTimestamp, Next

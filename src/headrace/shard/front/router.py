@@ -16,13 +16,13 @@ from headrace.base.limits import HEADER_BYTES
 from headrace.kernel.layout import BATCH_HEADER_BYTES, MESSAGE_COUNT_AT
 from headrace.metadata.access import as_missing, reach
 from headrace.ports.network import Buffer, CloseConnection
-from headrace.shard.audit import Auditor, describe_segments
-from headrace.shard.connections import Connection
 from headrace.shard.desk import Desk
-from headrace.shard.keeper import Keeper, Local
-from headrace.shard.login import Logins
-from headrace.shard.orders import Orders
-from headrace.shard.reads import Reads
+from headrace.shard.front.connections import Connection
+from headrace.shard.front.orders import Orders
+from headrace.shard.front.queries import Reads
+from headrace.shard.logins.audit import Auditor, describe_segments
+from headrace.shard.logins.login import Logins
+from headrace.shard.owned.keeper import Keeper, Local
 from headrace.wire.commands.messages import SEND_MESSAGES, SendMessages
 from headrace.wire.commands.system import PING
 from headrace.wire.commands.table import find_command

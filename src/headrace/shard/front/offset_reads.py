@@ -10,11 +10,11 @@ from functools import partial
 
 from headrace.metadata import resolve
 from headrace.metadata.access import Scope, check_access
-from headrace.shard.auto_commits import AutoCommits, OffsetKey
-from headrace.shard.connections import Connection
-from headrace.shard.consumers import consumer_key
 from headrace.shard.desk import Desk
-from headrace.shard.keeper import Keeper
+from headrace.shard.front.auto_commits import AutoCommits, OffsetKey
+from headrace.shard.front.connections import Connection
+from headrace.shard.front.consumers import consumer_key
+from headrace.shard.owned.keeper import Keeper
 from headrace.wire.commands.messages import GET_OFFSET, GetOffset, StoredOffset
 from headrace.wire.errors import Code, RefusedError
 from headrace.wire.requests import RequestHeader

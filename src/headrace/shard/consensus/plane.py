@@ -37,12 +37,12 @@ from headrace.ports.network import (
 )
 from headrace.ports.probes import Probes
 from headrace.ports.recovered import RecoveredGroup, ViewState
-from headrace.shard.ceilings import Ceilings
-from headrace.shard.checkpoints import Checkpoints, Nothing, Outside
 from headrace.shard.config import GroupConfig, PlaneConfig
-from headrace.shard.neighbours import Neighbours
-from headrace.shard.reserve import reserve_parts
-from headrace.shard.timers import Timers
+from headrace.shard.consensus.ceilings import Ceilings
+from headrace.shard.consensus.checkpoints import Checkpoints, Nothing, Outside
+from headrace.shard.consensus.neighbours import Neighbours
+from headrace.shard.consensus.reserve import reserve_parts
+from headrace.shard.consensus.timers import Timers
 from headrace.storage.store import Opened
 from headrace.vsr.events import (
     CheckpointDone,

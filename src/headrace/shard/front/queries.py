@@ -10,13 +10,13 @@ from headrace.metadata import admission, reads
 from headrace.metadata.access import Scope, check_access, reach
 from headrace.metadata.describe import PartitionStats
 from headrace.ports.host import HostFacts, MakeSnapshot, SnapshotMade
-from headrace.shard.connections import NO_USER, Connection
-from headrace.shard.counters import read_counters
 from headrace.shard.desk import Desk
-from headrace.shard.keeper import Keeper
-from headrace.shard.offset_reads import OffsetReads
-from headrace.shard.plans import plan_segments
-from headrace.shard.polls import Polls
+from headrace.shard.front.connections import NO_USER, Connection
+from headrace.shard.front.counters import read_counters
+from headrace.shard.front.offset_reads import OffsetReads
+from headrace.shard.front.plans import plan_segments
+from headrace.shard.front.polls import Polls
+from headrace.shard.owned.keeper import Keeper
 from headrace.wire.commands import (
     clients,
     groups,

@@ -18,8 +18,8 @@ import msgspec
 
 from headrace.base.limits import HEADER_BYTES
 from headrace.ports.network import Buffer, SendReply, SendToConnection
-from headrace.shard.connections import Connection, Connections
 from headrace.shard.effects import ShardEffect
+from headrace.shard.front.connections import Connection, Connections
 from headrace.wire.errors import Code, RefusedError
 from headrace.wire.evictions import EvictionReason, encode_eviction
 from headrace.wire.layout import KIND_OFFSET

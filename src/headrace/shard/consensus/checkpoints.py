@@ -27,7 +27,7 @@ import msgspec
 
 from headrace.ports.network import Buffer
 from headrace.ports.recovered import GroupCheckpoint, RecoveredGroup
-from headrace.shard.carried import CarriedOps
+from headrace.shard.consensus.carried import CarriedOps
 from headrace.storage.checkpointing import UnreadableError
 from headrace.storage.store import Store
 from headrace.vsr.replica import Replica

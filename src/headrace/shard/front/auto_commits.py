@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from headrace.base.ids import GroupId
 from headrace.shard.desk import Desk
-from headrace.shard.keeper import Keeper, Local
+from headrace.shard.owned.keeper import Keeper, Local
 from headrace.vsr.events import OwnOp
 from headrace.wire.codec import encode
 from headrace.wire.commands.internal import OFFSET_MARK, OffsetMark

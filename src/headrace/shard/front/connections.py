@@ -7,8 +7,8 @@ Invariants: `by_client` names exactly the connections that hold a session.
 
 from collections.abc import Iterable
 
-from headrace.shard.credential import Credential
-from headrace.shard.spent import Spent
+from headrace.shard.front.credential import Credential
+from headrace.shard.front.spent import Spent
 from headrace.wire.errors import Code, RefusedError
 from headrace.wire.numbers import Transport
 from headrace.wire.requests import RequestHeader

@@ -6,9 +6,9 @@ Flow: plan, route, reply.
 """
 
 from headrace.metadata.access import reach
-from headrace.shard.connections import Connection
 from headrace.shard.desk import Desk
-from headrace.shard.keeper import Keeper
+from headrace.shard.front.connections import Connection
+from headrace.shard.owned.keeper import Keeper
 from headrace.wire.commands.segments import PLAN_SEGMENTS, PlanSegments, SegmentPlan
 from headrace.wire.errors import Code, RefusedError
 

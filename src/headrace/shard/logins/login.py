@@ -18,12 +18,12 @@ from headrace.base.secret import Secret
 from headrace.metadata import resolve
 from headrace.ports.credentials import PasswordVerified, VerifyPassword
 from headrace.ports.network import ConnectionTrusted
-from headrace.shard.audit import Auditor
-from headrace.shard.connections import Connection
-from headrace.shard.credential import Credential, credential_of, holds
 from headrace.shard.desk import Desk
-from headrace.shard.lockout import SECOND_TICKS, Origin, origin_of
-from headrace.shard.tokens import hash_token
+from headrace.shard.front.connections import Connection
+from headrace.shard.front.credential import Credential, credential_of, holds
+from headrace.shard.logins.audit import Auditor
+from headrace.shard.logins.lockout import SECOND_TICKS, Origin, origin_of
+from headrace.shard.logins.tokens import hash_token
 from headrace.vsr.events import OwnOp
 from headrace.wire.commands.session import (
     LOGIN_PASSWORD,

@@ -25,8 +25,8 @@ from headrace.partitions.offsets import StoredMark
 from headrace.partitions.retention import droppable_count, held_bytes
 from headrace.ports.recovered import Finding
 from headrace.shard.desk import Desk
-from headrace.shard.held import Held, group_name
-from headrace.shard.holders import Holders
+from headrace.shard.owned.held import Held, group_name
+from headrace.shard.owned.holders import Holders
 from headrace.vsr.events import OwnOp
 from headrace.vsr.replica import Replica
 from headrace.wire.codec import encode

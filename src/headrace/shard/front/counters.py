@@ -5,7 +5,7 @@ Flow: reply.
 
 from headrace.ports.host import HostFacts
 from headrace.shard.desk import Desk
-from headrace.shard.keeper import Keeper
+from headrace.shard.owned.keeper import Keeper
 from headrace.wire.commands.counters import Counter, NodeCounters
 
 

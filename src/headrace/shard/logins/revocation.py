@@ -19,11 +19,11 @@ import msgspec
 
 from headrace.metadata.applied import OF_USERS, Applied
 from headrace.ports.network import CloseConnection
-from headrace.shard.audit import Auditor
-from headrace.shard.connections import Connection
-from headrace.shard.credential import holds
 from headrace.shard.desk import Desk
-from headrace.shard.login import Logins
+from headrace.shard.front.connections import Connection
+from headrace.shard.front.credential import holds
+from headrace.shard.logins.audit import Auditor
+from headrace.shard.logins.login import Logins
 from headrace.wire.commands.users import CHANGE_PASSWORD
 from headrace.wire.errors import Code
 from headrace.wire.evictions import EvictionReason

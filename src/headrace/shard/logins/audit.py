@@ -12,8 +12,8 @@ from typing import Any
 
 from headrace.metadata.applied import Applied
 from headrace.ports.audit import NO_USER_ID, OK, Audit
-from headrace.shard.connections import Connection
 from headrace.shard.desk import Desk
+from headrace.shard.front.connections import Connection
 from headrace.vsr.replica import Replica
 from headrace.wire.codec import Codec, decode
 from headrace.wire.commands import groups, internal, streams, tokens, topics, users

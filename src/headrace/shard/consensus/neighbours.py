@@ -14,7 +14,7 @@ import msgspec
 from headrace.base.prng import Prng
 from headrace.ports.network import SendFrame
 from headrace.shard.config import PlaneConfig
-from headrace.shard.peers import Peer
+from headrace.shard.consensus.peers import Peer
 from headrace.vsr.events import PrimaryBeat
 from headrace.vsr.replica import Replica
 from headrace.vsr.state import Shared

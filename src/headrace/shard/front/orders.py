@@ -24,13 +24,13 @@ from headrace.ports.credentials import (
     TokenMinted,
     VerifyPassword,
 )
-from headrace.shard.connections import Connection
-from headrace.shard.consumers import consumer_key, owns_partition
+from headrace.shard.consensus.plane import Plane
 from headrace.shard.desk import Desk
-from headrace.shard.keeper import Keeper
-from headrace.shard.lockout import origin_of
-from headrace.shard.plane import Plane
-from headrace.shard.tokens import hash_token
+from headrace.shard.front.connections import Connection
+from headrace.shard.front.consumers import consumer_key, owns_partition
+from headrace.shard.logins.lockout import origin_of
+from headrace.shard.logins.tokens import hash_token
+from headrace.shard.owned.keeper import Keeper
 from headrace.vsr.replica import Replica
 from headrace.wire.codec import encode
 from headrace.wire.commands import clock, groups, messages, streams, tokens, topics, users

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from headrace.base.ids import GroupId, unpack_namespace
 from headrace.metadata.state import State, Topic
 from headrace.ports.recovered import Finding
-from headrace.shard.holders import Key
+from headrace.shard.owned.holders import Key
 from headrace.wire.numbers import ConsumerKind
 
 _FORGET_TICKS = 3600 * 100
