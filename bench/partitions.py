@@ -144,7 +144,7 @@ class Run:
         self._client.send("s", "t0", [b"two"])
 
     def _checkpoint(self) -> None:
-        plane = self._node.shard.desk.data_plane
+        plane = self._node.shard.data_plane
         done = plane.checkpoints_done
         plane.carry_out[TakeCheckpoint](next(iter(plane.groups.values())), TakeCheckpoint())
         self._until(lambda: plane.checkpoints_done > done)

@@ -11,8 +11,8 @@ from headrace.partitions import (
     snapshot,
     writer,
 )
-from headrace.shard import desk, shard
-from headrace.shard.consensus import believed_time, checkpoints, plane, timekeeper
+from headrace.shard import desk, metadata_group, shard, timekeeper
+from headrace.shard.consensus import believed_time, checkpoints, plane
 from headrace.shard.front import (
     answers,
     auto_commits,
@@ -368,8 +368,8 @@ _CURRENT = (
         "names_read_by_old_primary",
         "Who leads knows every name.",
         Edit(
-            desk.Desk.is_current.fget,  # type: ignore[attr-defined]  # a property
-            "plane.has_begun and plane.is_current(self.metadata_replica)",
+            metadata_group.MetadataGroup.is_current.fget,  # type: ignore[attr-defined]  # a property
+            "plane.has_begun and plane.is_current(self.replica)",
             "self.is_serving",
         ),
     ),
@@ -378,7 +378,7 @@ _CURRENT = (
         "A read changes nothing: any node can answer it.",
         Edit(
             queries.Reads.read,
-            "if command.code not in _READ_ANYWHERE and not self._desk.is_current:",
+            "if command.code not in _READ_ANYWHERE and not self._desk.metadata.is_current:",
             "if False:",
         ),
     ),
@@ -387,7 +387,7 @@ _CURRENT = (
         "What this node does not find does not exist.",
         Edit(
             desk.Desk.refusal,
-            "if code in _RESTS_ON_METADATA and not self.is_current:",
+            "if code in _RESTS_ON_METADATA and not self.metadata.is_current:",
             "if False:",
         ),
     ),

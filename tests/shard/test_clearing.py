@@ -53,7 +53,7 @@ def drop_by_age(node: Whole, client: Client) -> int:
         "s", "t", "t", make_options({"message_expiry": make_field(1, FieldKind.UINT64)})
     )
     client.ask(topics.UPDATE_TOPIC, request)
-    node.tick(node.shard.desk.settings.retention_ticks)
+    node.tick(node.shard.settings.retention_ticks)
     assert machine(node).first_offset == 4
     return 0
 
@@ -74,12 +74,12 @@ def test_an_idle_node_gives_space_back_within_five_seconds(
 def test_what_is_dropped_again_and_again_shares_checkpoints() -> None:
     node = Whole(segment_bytes_max=512)
     client = with_segments(node, 1)
-    before = node.shard.desk.data_plane.checkpoints_done
+    before = node.shard.data_plane.checkpoints_done
     for _ in range(300):
         send(client, 1)
         delete_segments(client, 9)
         node.tick(10)
-    taken = node.shard.desk.data_plane.checkpoints_done - before
+    taken = node.shard.data_plane.checkpoints_done - before
     assert 5 <= taken <= 11
     node.tick(TICKS_MAX)
     assert len(node.segments.logs) == 0
@@ -88,15 +88,15 @@ def test_what_is_dropped_again_and_again_shares_checkpoints() -> None:
 def test_a_node_that_drops_nothing_takes_no_checkpoint() -> None:
     node = Whole(segment_bytes_max=512)
     with_segments(node)
-    before = node.shard.desk.data_plane.checkpoints_done
+    before = node.shard.data_plane.checkpoints_done
     node.tick(3000)
-    assert node.shard.desk.data_plane.checkpoints_done == before
+    assert node.shard.data_plane.checkpoints_done == before
 
 
 def test_what_a_kill_left_goes_after_the_start() -> None:
     node = Whole(segment_bytes_max=512)
     client = with_segments(node)
-    node.shard.desk.data_plane.want_checkpoint()  # It names all four.
+    node.shard.data_plane.want_checkpoint()  # It names all four.
     node.tick(2)
     delete_segments(client, 3)
     assert len(node.segments.logs) == 4
@@ -113,20 +113,20 @@ def test_on_a_full_disk_files_go_at_once(*, is_power_cut: bool, is_named: bool) 
     node = Whole(segment_bytes_max=512)
     client = with_segments(node)
     if is_named:
-        node.shard.desk.data_plane.want_checkpoint()
+        node.shard.data_plane.want_checkpoint()
         node.tick(2)
-    done = node.shard.desk.data_plane.checkpoints_done
+    done = node.shard.data_plane.checkpoints_done
     node.segments.is_full = True
     send(client, 1)
     node.tick(10)
     assert node.shard.is_without_space
-    node.shard.desk.data_plane.want_checkpoint()
+    node.shard.data_plane.want_checkpoint()
     node.tick(200)
-    assert node.shard.desk.data_plane.checkpoints_done == done
+    assert node.shard.data_plane.checkpoints_done == done
     delete_segments(client, 3)
     node.tick()
     assert len(node.segments.logs) == 1
-    assert node.shard.desk.data_plane.checkpoints_done == done
+    assert node.shard.data_plane.checkpoints_done == done
     for _ in range(2):
         node.crash(is_power_cut=is_power_cut)
         assert machine(node).fence is None
@@ -143,7 +143,7 @@ def test_on_a_full_disk_a_purge_frees_what_a_running_checkpoint_names() -> None:
     client = with_segments(node)
     node.segments.is_full = True
     send(client, 2)
-    node.shard.desk.data_plane.want_checkpoint()  # It names six segments; two are not written.
+    node.shard.data_plane.want_checkpoint()  # It names six segments; two are not written.
     node.tick(10)
     assert node.shard.is_without_space
     client.ask(topics.PURGE_TOPIC, topics.PurgeTopic("s", "t"))

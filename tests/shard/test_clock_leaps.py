@@ -138,7 +138,7 @@ def test_an_ordinary_restart_needs_nobody() -> None:
     client = node.client(client=501)
     client.send("s", "t", [b"after"])
     assert abs(newest_stamp(client) - node.clock) < SECOND
-    assert node.shard.desk.time.lead == 0
+    assert node.shard.clock.time.lead == 0
     pass_time(node, 28 * MINUTE)
     assert segments_count(node) == 1
 
@@ -148,7 +148,7 @@ def test_a_long_downtime_is_a_leap_until_it_is_accepted() -> None:
     turn_off(node, 50 * HOUR)
     node.tick(5 * TICKS_OF_SECOND)
     assert segments_count(node) == 3
-    assert node.shard.desk.time.lead > 49 * HOUR
+    assert node.shard.clock.time.lead > 49 * HOUR
     client = node.client(client=501)
     accepted = client.ask(ACCEPT_TIME)
     assert accepted == AcceptedTime(before=accepted.before, after=node.clock)
@@ -166,7 +166,7 @@ def test_what_was_accepted_is_accepted_after_a_restart(is_power_cut: bool) -> No
     node.tick(10)
     client.ask(ACCEPT_TIME)
     node.crash(is_power_cut=is_power_cut)
-    assert node.shard.desk.time.lead == 0
+    assert node.shard.clock.time.lead == 0
     node.tick(2 * RETENTION_TICKS)
     assert segments_count(node) == 1
 
@@ -192,7 +192,7 @@ def test_to_accept_a_clock_that_is_right_or_behind_changes_nothing() -> None:
     node.tick(10)
     behind = client.ask(ACCEPT_TIME)
     assert behind.before == behind.after == START + node.now * 10_000
-    assert node.shard.desk.time.lead == -2 * HOUR
+    assert node.shard.clock.time.lead == -2 * HOUR
 
 
 def test_who_does_not_manage_servers_may_not_accept() -> None:
@@ -206,7 +206,7 @@ def test_who_does_not_manage_servers_may_not_accept() -> None:
     assert refused.value.code == Code.UNAUTHORIZED
     node.tick(2 * RETENTION_TICKS)
     assert segments_count(node) == 3
-    assert node.shard.desk.time.lead > TEN_YEARS - SECOND
+    assert node.shard.clock.time.lead > TEN_YEARS - SECOND
 
 
 def test_both_times_are_counted_and_the_operator_is_audited() -> None:
@@ -234,16 +234,16 @@ def test_a_log_whose_stamps_are_ahead_deletes_nothing_before_the_clock_is_there(
     node.clock_ahead = 0
     node.crash()
     pass_time(node, HOUR // 2)
-    assert node.shard.desk.time.lead < -TEN_YEARS + SECOND
+    assert node.shard.clock.time.lead < -TEN_YEARS + SECOND
     assert segments_count(node) == count > 3
 
 
 def test_an_idle_log_remembers_the_time_and_begins_with_its_root_user() -> None:
     node = Whole()
-    replica = node.shard.desk.metadata_replica
-    assert (replica.op, len(node.shard.desk.state.users)) == (1, 1)
+    replica = node.shard.metadata.replica
+    assert (replica.op, len(node.shard.metadata.state.users)) == (1, 1)
     pass_time(node, 10 * MINUTE)
-    assert node.clock - node.shard.desk.state.timestamp < 2 * MINUTE
+    assert node.clock - node.shard.metadata.state.timestamp < 2 * MINUTE
     assert replica.op <= 12
 
 
@@ -254,7 +254,7 @@ def test_a_start_on_a_machine_that_stayed_up_needs_nobody() -> None:
     node.set("supported_time", node.clock - SECOND)
     node.crash()
     node.tick(2)
-    assert node.shard.desk.time.lead == 0
+    assert node.shard.clock.time.lead == 0
     client = node.client(client=501)
     client.send("s", "t", [b"after"])
     assert abs(newest_stamp(client) - node.clock) < SECOND
@@ -267,5 +267,5 @@ def test_a_leap_during_downtime_is_no_time_that_the_monotonic_clock_supports() -
     node.clock_ahead = TEN_YEARS
     node.crash()
     node.tick(5 * TICKS_OF_SECOND)
-    assert node.shard.desk.time.lead > TEN_YEARS - HOUR
+    assert node.shard.clock.time.lead > TEN_YEARS - HOUR
     assert segments_count(node) == 3

@@ -23,9 +23,9 @@ def far_ahead(count: int = 30) -> tuple[Whole, Client]:
     client.ask(topics.CREATE_TOPIC, topics.CreateTopic("s", 1, "t"))
     for _ in range(count):
         client.send("s", "t", [b"x" * 100 * KIB])
-    desk = node.shard.desk
-    (replica,) = desk.data_plane.groups.values()
-    assert replica.commit_min > desk.commit
+    shard = node.shard
+    (replica,) = shard.data_plane.groups.values()
+    assert replica.commit_min > shard.metadata.commit
     return node, client
 
 
@@ -35,12 +35,12 @@ def test_segments_that_are_deleted_tell_of_the_metadata_log() -> None:
     for _ in range(2):  # the second time it is answered from memory
         reply = REPLY.decode(client.send_frame(frame))
         assert (reply.operation, reply.status) == (Operation.DELETE_SEGMENTS, 0)
-        assert reply.commit <= node.shard.desk.commit
+        assert reply.commit <= node.shard.metadata.commit
 
 
 def test_a_refusal_tells_of_the_metadata_log() -> None:
     node, client = far_ahead()
-    data = node.shard.desk.settings.data
+    data = node.shard.settings.data
     hold(node)
     for _ in range(data.pipeline_max + data.queue_max):
         client.post(client.send_frame_of("s", "t", [b"x"]))
@@ -50,12 +50,12 @@ def test_a_refusal_tells_of_the_metadata_log() -> None:
         Operation.DELETE_SEGMENTS,
         Code.TRANSIENT_NOT_ACCEPTED,
     )
-    assert reply.commit <= node.shard.desk.commit
+    assert reply.commit <= node.shard.metadata.commit
 
 
 def test_metadata_that_changes_tells_its_own_position() -> None:
     node, client = far_ahead()
     made = client.make_frame(streams.CREATE_STREAM, streams.CreateStream("other"))
-    assert REPLY.decode(client.send_frame(made)).commit == node.shard.desk.commit
+    assert REPLY.decode(client.send_frame(made)).commit == node.shard.metadata.commit
     again = client.make_frame(streams.CREATE_STREAM, streams.CreateStream("other"))
-    assert REPLY.decode(client.send_frame(again)).commit == node.shard.desk.commit
+    assert REPLY.decode(client.send_frame(again)).commit == node.shard.metadata.commit

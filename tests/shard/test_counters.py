@@ -39,8 +39,8 @@ def test_marks_of_all_parts_and_what_is_now() -> None:
 def test_equal_names_of_several_parts_are_added_up() -> None:
     node = Whole()
     client = node.client()
-    desk = node.shard.desk
-    for probes in (desk.probes, desk.metadata_plane.probes, desk.data_plane.store.probes):
+    shard = node.shard
+    for probes in (shard.marks, shard.metadata.plane.probes, shard.data_plane.store.probes):
         probes.hit("frame.refused")
     node.step(HostSampled(HostFacts(counters=(("frame.refused", 4), ("syncs", 9)))))
     found = read(client)

@@ -37,7 +37,7 @@ def end_login(client: Client) -> None:
 
 
 def is_connected(node: Whole, client: int = MEMBER) -> bool:
-    return node.shard.desk.sessions.is_connected(client)
+    return node.shard.metadata.sessions.is_connected(client)
 
 
 def check_that_it_leaves(node: Whole, admin: Client, member: Client) -> None:
@@ -88,7 +88,7 @@ def test_who_leaves_before_the_login_is_done_is_not_connected(node: Whole) -> No
     node.tick(3 * SECOND_TICKS)
     go_on()
     node.tick(2 * SECOND_TICKS)
-    assert node.shard.desk.sessions.user_of(MEMBER) is not None  # it was registered
+    assert node.shard.metadata.sessions.user_of(MEMBER) is not None  # it was registered
     assert not is_connected(node)
 
 

@@ -202,15 +202,15 @@ def test_logins_leave_room_for_what_makes_room() -> None:
 def test_sessions_end_though_the_journal_is_full() -> None:
     node, client = full_node(is_metadata_full=True)
     assert not is_refused(client, client.make_frame(session.LOGOUT, None))
-    assert not node.shard.desk.sessions.is_connected(client.client)
+    assert not node.shard.metadata.sessions.is_connected(client.client)
 
 
 def test_lost_connections_leave_their_groups_though_the_journal_is_full() -> None:
     node, client = full_node(is_metadata_full=True)
-    assert node.shard.desk.sessions.is_connected(client.client)
+    assert node.shard.metadata.sessions.is_connected(client.client)
     client.close()
     node.tick(2)
-    assert not node.shard.desk.sessions.is_connected(client.client)
+    assert not node.shard.metadata.sessions.is_connected(client.client)
 
 
 def test_without_space_polls_and_lists_are_answered() -> None:
@@ -235,4 +235,4 @@ def test_a_leap_can_be_accepted_on_a_full_disk() -> None:
     node.tick(5)
     assert not is_refused(client, client.make_frame(ACCEPT_TIME, None))
     node.tick(5)
-    assert node.shard.desk.time.lead == 0
+    assert node.shard.clock.time.lead == 0

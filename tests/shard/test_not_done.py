@@ -82,7 +82,7 @@ def poll(client: Client) -> bytes:
 
 def delete_anna(node: Whole, root: Client) -> None:
     root.ask(users.DELETE_USER, users.DeleteUser("anna"))
-    assert node.shard.desk.state.users.find("anna") is None
+    assert node.shard.metadata.state.users.find("anna") is None
 
 
 def is_over(client: Client) -> bool:
@@ -255,7 +255,7 @@ def test_a_session_that_the_group_forgot_leaves_no_login_to_a_write_in_doubt() -
     _, anna = with_anna(node)
     node.disks[DATA].is_syncing = False
     anna.post(send(anna))
-    node.shard.desk.sessions.logout(anna.client)
+    node.shard.metadata.sessions.logout(anna.client)
     assert told(anna.send_frame(create(anna))) == EvictionReason.STALE_CLIENT
     node.disks[DATA].is_syncing = True
     node.tick()

@@ -34,7 +34,7 @@ def test_files_of_a_deleted_partition_go_at_the_next_start() -> None:
         assert not set(held) & set(node.segments.logs)
         assert b"new" in bytes(poll(node.client(client=9)).batches)
     assert node.segments.quarantined == []
-    assert node.shard.desk.probes.counts.get("partitions.left_over_removed", 0) == 0
+    assert node.shard.marks.counts.get("partitions.left_over_removed", 0) == 0
 
 
 def test_files_that_metadata_has_not_seen_are_kept() -> None:
@@ -48,7 +48,7 @@ def test_files_that_metadata_has_not_seen_are_kept() -> None:
     node.crash()
     assert list(node.segments.logs) == [file]
     assert node.segments.quarantined == [(strange, 0, data)]
-    assert node.shard.desk.probes.counts["partitions.orphaned"] == 1
+    assert node.shard.marks.counts["partitions.orphaned"] == 1
     assert poll(node.client(client=9)).messages_count == 1
 
 

@@ -53,7 +53,7 @@ def evicted(client: Client) -> EvictionReason | None:
 def assert_ended(client: Client) -> None:
     assert evicted(client) == EvictionReason.NO_SESSION
     assert (client.connection, ENDED) in client.node.closed
-    assert client.node.shard.desk.connections.of_client(client.client) is None
+    assert client.node.shard.connections.of_client(client.client) is None
 
 
 # Sessions.
@@ -158,7 +158,7 @@ def test_what_was_on_its_way_is_not_done_for_the_next_user_of_the_number() -> No
     anna.post(token)
     node.is_syncing = True
     node.tick()
-    assert node.shard.desk.state.users.find(1).name == "bert"  # type: ignore[union-attr]
+    assert node.shard.metadata.state.users.find(1).name == "bert"  # type: ignore[union-attr]
     refused = read_refusal(anna.take())
     assert refused in (Code.UNAUTHORIZED, EvictionReason.NO_SESSION)
 
@@ -186,7 +186,7 @@ def test_a_login_that_was_overtaken_gets_no_session() -> None:
     node.is_syncing = True
     node.tick()
     assert evicted(late) == EvictionReason.NO_SESSION
-    assert node.shard.desk.probes.counts["login.overtaken"] == 1
+    assert node.shard.marks.counts["login.overtaken"] == 1
 
 
 def test_a_poll_that_waits_for_the_disk_is_asked_again() -> None:
@@ -265,9 +265,9 @@ def test_a_weak_hash_is_made_strong_by_a_login_and_ends_no_session() -> None:
     register = Register(VERSION, password=PasswordLogin("anna", b"secret"))
     late.post(late.make_frame(LOGIN_PASSWORD, register))
     node.is_verifying = True
-    assert node.shard.desk.state.users.find("anna").password_hash == "hash of secret"  # type: ignore[union-attr]
+    assert node.shard.metadata.state.users.find("anna").password_hash == "hash of secret"  # type: ignore[union-attr]
     node.client(("anna", b"secret"), client=701)
-    assert node.shard.desk.state.users.find("anna").password_hash == "strong hash of secret"  # type: ignore[union-attr]
+    assert node.shard.metadata.state.users.find("anna").password_hash == "strong hash of secret"  # type: ignore[union-attr]
     node.step(node.unverified.pop())
     assert read_refusal(late.take()) is None
     anna.send("s", "t", [b"still here"])
@@ -289,7 +289,7 @@ def test_after_five_failures_even_the_right_password_waits() -> None:
         Client(node, 610, ELSEWHERE).login("anna", b"secret")
     with pytest.raises(RefusedError):
         Client(node, 611).login("anna", b"secret")
-    assert node.shard.desk.probes.counts["login.paused"] == 2
+    assert node.shard.marks.counts["login.paused"] == 2
     node.client(client=612)  # root, from loopback
     node.tick(101)
     Client(node, 613, ELSEWHERE).login("anna", b"secret")

@@ -170,7 +170,7 @@ def test_a_partition_that_fails_is_found_without_a_search(visits: Visits) -> Non
     assert [finding.kind for finding in node.shard.take_findings()] == ["fenced"]
     node.segments.failing = None
     checkpoint(node)
-    assert node.shard.desk.probes.counts["partitions.lacking_in_checkpoint"] == 1
+    assert node.shard.marks.counts["partitions.lacking_in_checkpoint"] == 1
     assert visits.largest <= 2
 
 
@@ -239,7 +239,7 @@ def test_a_checkpoint_holds_all_groups_as_of_one_moment() -> None:
     node = Whole(data=plane_slicing(1))
     client = with_partitions(node, count)
     node.is_reading_segments = False  # Its answers would give the checkpoint more turns.
-    plane = node.shard.desk.data_plane
+    plane = node.shard.data_plane
     covered = plane.store.issued
     plane.carry_out[TakeCheckpoint](next(iter(plane.groups.values())), TakeCheckpoint())
     node.tick()
@@ -289,7 +289,7 @@ def test_an_offset_of_a_group_that_is_gone_is_removed_when_it_comes_late() -> No
 
 def checkpoint(node: Whole) -> None:
     """Have the data plane take a checkpoint."""
-    plane = node.shard.desk.data_plane
+    plane = node.shard.data_plane
     done = plane.checkpoints_done
     plane.carry_out[TakeCheckpoint](next(iter(plane.groups.values())), TakeCheckpoint())
     node.tick(COUNT)

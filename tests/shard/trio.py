@@ -83,7 +83,7 @@ class Trio:
     def groups(self, node: int) -> "list[Replica]":
         """Give the replicas of a node: that of the metadata group, then those of partitions."""
         shard = self.nodes[node].shard
-        return [shard.desk.metadata_replica, *shard.desk.data_plane.groups.values()]
+        return [shard.metadata.replica, *shard.data_plane.groups.values()]
 
     def count(self, node: int, name: str) -> int:
         """Tell how often a mark was reached on a node."""

@@ -302,7 +302,7 @@ class Whole:
             if not events:
                 return
             effects = self.shard.step(events.pop(0))
-            self.shard.desk.answers.check()
+            self.shard.answers.check()
 
     def _carry_out(self, effect: ShardEffect) -> list[ShardEvent]:  # noqa: C901, PLR0911
         match effect:

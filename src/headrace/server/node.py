@@ -282,7 +282,7 @@ class Node:
             ListenFailedError: A port is taken, or the address is none of this host's.
         """
         await _wait_until(lambda: self.shard.is_ready, math.inf)
-        self._clock_mark.keep(self.shard.desk.time.now)
+        self._clock_mark.keep(self.shard.clock.time.now)
         tcp = http = None
         config = self._config
         if config.tcp.enabled:
@@ -296,7 +296,7 @@ class Node:
                 http = await self._http.listen(config.http.address)
             except OSError as error:
                 raise ListenFailedError("http.address", config.http.address, error) from error
-        self.shard.desk.cluster = _cluster(config, tcp)
+        self.shard.tell_cluster(_cluster(config, tcp))
         return Listening(tcp, http)
 
     async def sample(self) -> None:
@@ -306,7 +306,7 @@ class Node:
             self._tell_space()
             self._tell_clock()
             if self.shard.is_ready:
-                self._clock_mark.keep(self.shard.desk.time.now)
+                self._clock_mark.keep(self.shard.clock.time.now)
             facts = msgspec.structs.replace(self._sampler.sample(), counters=self._counters())
             self.pump.tell(HostSampled(facts))
             await asyncio.sleep(_SAMPLE_SECONDS)
@@ -329,7 +329,7 @@ class Node:
 
     def _tell_clock(self) -> None:
         """Say once that the clock is not believed, and once that it is again (CK1)."""
-        time = self.shard.desk.time
+        time = self.shard.clock.time
         if self.shard.is_ready and bool(time.lead) != self._is_leap_told:
             self._is_leap_told = bool(time.lead)
             if time.lead:

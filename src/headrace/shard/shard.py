@@ -23,7 +23,6 @@ from headrace.ports.credentials import (
 from headrace.ports.disk import FromStore, OnStore
 from headrace.ports.host import HostSampled, SnapshotMade, StopWanted
 from headrace.ports.network import (
-    Buffer,
     ConnectionClosed,
     ConnectionOpened,
     FramesArrived,
@@ -45,11 +44,9 @@ from headrace.ports.segments import (
     SegmentsSynced,
     SegmentWritten,
 )
-from headrace.shard.config import GroupConfig
+from headrace.shard.consensus.clock import Clock
 from headrace.shard.consensus.plane import Plane
-from headrace.shard.consensus.reserve import metadata_reserve_parts
-from headrace.shard.consensus.timekeeper import Timekeeper
-from headrace.shard.desk import Desk, Watch, unwatched
+from headrace.shard.desk import Desk
 from headrace.shard.effects import ShardEffect, ShardEvent
 from headrace.shard.front.connections import Connection
 from headrace.shard.front.orders import Orders
@@ -57,13 +54,17 @@ from headrace.shard.front.polls import Polls
 from headrace.shard.front.purges import PURGES, Purges
 from headrace.shard.front.queries import Reads
 from headrace.shard.front.router import Router
-from headrace.shard.logins.audit import Auditor, told_before
+from headrace.shard.logins.audit import Auditor
 from headrace.shard.logins.login import Logins
 from headrace.shard.logins.revocation import Revocation
+from headrace.shard.metadata_group import MetadataGroup
 from headrace.shard.owned.keeper import Keeper
 from headrace.shard.settings import ShardSettings
+from headrace.shard.timekeeper import Timekeeper
+from headrace.shard.watch import Watch, unwatched
 from headrace.storage.store import Opened
 from headrace.vsr.events import OwnOp
+from headrace.wire.commands.system import ClusterMetadata
 from headrace.wire.commands.users import CREATE_USER, CreateUser
 from headrace.wire.errors import RemoteError
 from headrace.wire.evictions import EVICTION, EvictionReason
@@ -98,22 +99,18 @@ class Shard:
         watch: Watch = unwatched,
     ) -> None:
         """Make a shard on its two stores; `watch` may look at what its machines are told."""
-        metadata_plane = Plane(
-            settings.metadata,
-            metadata,
-            may_begin=self._may_begin,
-            reserve_parts=self._reserve_parts,
+        self.settings = settings
+        self.clock = clock = Clock(settings.clock_tolerance)
+        self.metadata = MetadataGroup(
+            settings.metadata, metadata, clock, may_begin=self._may_begin, watch=watch
         )
-        data_plane = Plane(
+        self.data_plane = Plane(
             settings.data, data, outside=self, given=self._given, may_begin=self._may_begin
         )
-        self._planes = (metadata_plane, data_plane)
-        self._desk = desk = Desk(settings, metadata_plane, data_plane, watch)
-        watched = watch(None, desk.metadata)
-        metadata_plane.add_group(GroupConfig(METADATA_GROUP), watched, desk.sessions)
-        desk.metadata_replica = metadata_plane.groups[METADATA_GROUP]
-        desk.boot_head = desk.metadata_replica.op
-        desk.boot_told = told_before(desk.metadata_replica)
+        self._planes = (self.metadata.plane, self.data_plane)
+        self._desk = desk = Desk(settings, clock, self.metadata, watch)
+        desk.data_plane = self.data_plane
+        self.marks, self.answers, self.connections = desk.probes, desk.answers, desk.connections
         self.keeper = Keeper(desk)
         auditor = Auditor(desk)
         self._logins = Logins(desk, auditor)
@@ -153,10 +150,9 @@ class Shard:
             StopWanted: self._on_stop,
         }
 
-    @property
-    def desk(self) -> Desk:
-        """What others may look at: checkers, statistics."""
-        return self._desk
+    def tell_cluster(self, cluster: ClusterMetadata) -> None:
+        """Take what clients are told of the cluster."""
+        self._desk.cluster = cluster
 
     @property
     def probes(self) -> list[Probes]:
@@ -186,11 +182,11 @@ class Shard:
     def _close_turn(self) -> list[ShardEffect]:
         """End a turn: what planes did is applied, stored and answered."""
         desk = self._desk
-        if not desk.metadata_plane.is_quiet:
+        if not desk.metadata.plane.is_quiet:
             self._close_plane(METADATA_STORE)
             self._timekeeper.after_turn()
         self._revocation.after_turn()
-        if not self._has_begun and desk.metadata_plane.has_begun:
+        if not self._has_begun and desk.metadata.plane.has_begun:
             self._begin()
         self.keeper.reconcile()
         self._close_plane(DATA_STORE)
@@ -236,9 +232,9 @@ class Shard:
         Not before the time is known: all stamps are held against the first one.
         """
         desk = self._desk
-        replica = desk.metadata_replica
-        is_too_early = not desk.is_serving or not desk.time.clock
-        if is_too_early or len(desk.state.users) or replica.op > 0:
+        replica = desk.metadata.replica
+        is_too_early = not desk.metadata.is_serving or not desk.clock.time.clock
+        if is_too_early or len(desk.metadata.state.users) or replica.op > 0:
             return
         assert desk.settings.root_password_hash, "asked for when there is no user yet"
         root = CreateUser(
@@ -247,7 +243,7 @@ class Shard:
             status=UserStatus.ACTIVE,
         )
         own = OwnOp(Operation.CREATE_USER, CREATE_USER.encode_request(root))
-        desk.metadata_plane.propose(METADATA_GROUP, own)
+        desk.metadata.propose(own)
 
     # What planes answer.
 
@@ -286,7 +282,7 @@ class Shard:
         answers = self._desk.answers
         if operation == Operation.DELETE_SEGMENTS:
             # Clients take the commit of such an operation for a position of the metadata log.
-            frame = with_commit(frame, self._desk.commit)
+            frame = with_commit(frame, self._desk.metadata.commit)
         is_status = REPLY.decode(frame).status != 0
         if is_partition(Operation(operation)):
             answers.send_settled(connection, asked, frame)
@@ -337,7 +333,7 @@ class Shard:
 
     def _on_opened(self, event: ConnectionOpened) -> None:
         desk = self._desk
-        desk.connections.open(event.connection, event.transport, event.address, desk.now)
+        desk.connections.open(event.connection, event.transport, event.address, desk.clock.now)
 
     def _on_closed(self, event: ConnectionClosed) -> None:
         desk = self._desk
@@ -389,12 +385,12 @@ class Shard:
     def _evict_stale(self) -> None:
         """Evict members of groups that have gone silent: their partitions are wanted."""
         desk = self._desk
-        oldest = desk.now - desk.settings.stale_ticks
+        oldest = desk.clock.now - desk.settings.stale_ticks
         for connection in list(desk.connections.all()):
             if (
                 connection.is_bound
                 and connection.heard < oldest
-                and desk.state.memberships.get(connection.client)
+                and desk.metadata.state.memberships.get(connection.client)
             ):
                 desk.probes.hit("sessions.stale")
                 reason = EvictionReason.STALE_CLIENT
@@ -416,14 +412,14 @@ class Shard:
             or shared.tail_bytes > shared.tail_bytes_max * 5 // 4
         )
         if self._is_reading:
-            if is_full and desk.now >= self._regulate_at:
-                self._regulate_at = desk.now + _PAUSE_TICKS_MAX
+            if is_full and desk.clock.now >= self._regulate_at:
+                self._regulate_at = desk.clock.now + _PAUSE_TICKS_MAX
                 self._set_reading(is_reading=False)
         elif not is_full:
-            self._regulate_at = desk.now
+            self._regulate_at = desk.clock.now
             self._set_reading(is_reading=True)
-        elif desk.now >= self._regulate_at:
-            self._regulate_at = desk.now + _PAUSE_TICKS_MAX
+        elif desk.clock.now >= self._regulate_at:
+            self._regulate_at = desk.clock.now + _PAUSE_TICKS_MAX
             self._set_reading(is_reading=True)
 
     def _set_reading(self, *, is_reading: bool) -> None:
@@ -446,7 +442,7 @@ class Shard:
         return (
             self._has_begun
             and self._desk.data_plane.has_begun
-            and len(self._desk.state.users) > 0
+            and len(self._desk.metadata.state.users) > 0
             and self.keeper.is_open
             and (not self.keeper.is_short or self.is_without_space)
         )
@@ -478,9 +474,6 @@ class Shard:
     def _may_begin(self) -> bool:
         """Whether both stores know of this start: else one would seem older than it is (DK16)."""
         return all(plane.store.is_open for plane in self._planes)
-
-    def _reserve_parts(self, operation: int, body: Buffer) -> int:
-        return metadata_reserve_parts(self._desk.state, operation, body)
 
     def _given(self, group: int) -> int:
         return self.keeper.next_offset(group)

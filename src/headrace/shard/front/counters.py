@@ -12,7 +12,7 @@ from headrace.wire.commands.counters import Counter, NodeCounters
 def read_counters(desk: Desk, keeper: Keeper, facts: HostFacts) -> NodeCounters:
     """Give all counters in the order of their names; equal names of several parts are added up."""
     found: dict[str, int] = {}
-    planes = (desk.metadata_plane, desk.data_plane)
+    planes = (desk.metadata.plane, desk.data_plane)
     marks = [
         desk.probes,
         *(each for plane in planes for each in (plane.probes, plane.store.probes)),
@@ -35,7 +35,7 @@ def _gauges(desk: Desk, keeper: Keeper) -> tuple[tuple[str, int], ...]:
         ("partitions.open", len(machines)),
         ("partitions.fenced_now", sum(each.fence is not None for each in machines)),
         ("memory.tail_bytes", keeper.shared.tail_bytes),
-        ("metadata.commit", desk.commit),
-        ("time.clock", desk.time.clock),
-        ("time.believed", desk.time.now),
+        ("metadata.commit", desk.metadata.commit),
+        ("time.clock", desk.clock.time.clock),
+        ("time.believed", desk.clock.time.now),
     )

@@ -43,7 +43,7 @@ class OffsetReads:
         desk = self._desk
         key = self._find(connection, request)
         if key is not None and self._commits.is_pending(key):
-            ticket = ticket or desk.answers.wait(connection.number, header, desk.now)
+            ticket = ticket or desk.answers.wait(connection.number, header, desk.clock.now)
             again = partial(self._go_on, connection.number, header, request, ticket)
             self._commits.park(key, ticket, again)
             return False
@@ -59,9 +59,9 @@ class OffsetReads:
         """Return whose offset is asked for; nothing where the topic or group does not exist."""
         desk = self._desk
         scope = Scope(request.stream, request.topic)
-        check_access(desk.state, connection.user_id, GET_OFFSET.code, scope)
+        check_access(desk.metadata.state, connection.user_id, GET_OFFSET.code, scope)
         try:
-            topic = resolve.route(desk.state, request.stream, request.topic)
+            topic = resolve.route(desk.metadata.state, request.stream, request.topic)
             key_id = consumer_key(topic, request.consumer)
         except RefusedError as error:
             if desk.refusal(error.code) != error.code:

@@ -24,14 +24,12 @@ from headrace.ports.credentials import (
     TokenMinted,
     VerifyPassword,
 )
-from headrace.shard.consensus.plane import Plane
 from headrace.shard.desk import Desk
 from headrace.shard.front.connections import Connection
 from headrace.shard.front.consumers import consumer_key, owns_partition
 from headrace.shard.logins.lockout import origin_of
 from headrace.shard.logins.tokens import hash_token
 from headrace.shard.owned.keeper import Keeper
-from headrace.vsr.replica import Replica
 from headrace.wire.codec import encode
 from headrace.wire.commands import clock, groups, messages, streams, tokens, topics, users
 from headrace.wire.commands.command import Command
@@ -125,26 +123,21 @@ class Orders:
             RefusedError: Another node leads: nothing that is looked up here would be worth a word.
         """
         desk = self._desk
-        if not desk.is_serving:
+        if not desk.metadata.is_serving:
             raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED, group="metadata")
-        return self._answer_again(connection, header, desk.metadata_plane, desk.metadata_replica)
+        is_applied = desk.metadata.answer_again(header, b"")
+        return self._expect_again(connection, header, is_applied=is_applied)
 
-    def _answer_again(
-        self,
-        connection: Connection,
-        header: RequestHeader,
-        plane: Plane,
-        replica: Replica,
-        body: bytes = b"",
+    def _expect_again(
+        self, connection: Connection, header: RequestHeader, *, is_applied: bool
     ) -> bool:
-        """Have a request that was applied answered as it was then; whether it was applied.
+        """Have the answer to a request that was applied sent as it was then; return `is_applied`.
 
         What is asked before consensus may have another answer by now, through that very request: a
         password that it changed is not the current one any more.
         """
-        is_applied = plane.answer_again(replica, header, body)
         if is_applied:
-            self._desk.answers.expect(connection, header, self._desk.now)
+            self._desk.answers.expect(connection, header, self._desk.clock.now)
         return is_applied
 
     def _submit(
@@ -157,10 +150,10 @@ class Orders:
     ) -> None:
         """Hand a request to the metadata group; with its ticket, if it has waited before."""
         desk = self._desk
-        desk.answers.expect(connection, header, desk.now, ticket)
+        desk.answers.expect(connection, header, desk.clock.now, ticket)
         if operation is not None:
             header = msgspec.structs.replace(header, operation=operation)
-        desk.metadata_plane.put_request(desk.metadata_replica, header, body)
+        desk.metadata.put_request(header, body)
 
     def _as_it_is(
         self, connection: Connection, header: RequestHeader, request: object, body: memoryview
@@ -170,7 +163,7 @@ class Orders:
     def _accept_time(
         self, connection: Connection, header: RequestHeader, request: None, body: memoryview
     ) -> None:
-        time = self._desk.time
+        time = self._desk.clock.time
         accepted = AcceptTime(before=time.now, clock=max(time.now, time.clock))
         self._submit(connection, header, encode(ACCEPT_TIME, accepted))
 
@@ -248,7 +241,7 @@ class Orders:
     ) -> None:
         desk = self._desk
         admission.check_no_options(request.options)
-        check_access(desk.state, header.user_id, users.CREATE_USER.code)
+        check_access(desk.metadata.state, header.user_id, users.CREATE_USER.code)
         admission.check_new_password(
             request.password, request.username, bytes_min=desk.settings.password_bytes_min
         )
@@ -270,20 +263,20 @@ class Orders:
     ) -> None:
         desk = self._desk
         scope = Scope(user=request.user)
-        check_access(desk.state, header.user_id, users.CHANGE_PASSWORD.code, scope)
-        user = resolve.user(desk.state, request.user)
+        check_access(desk.metadata.state, header.user_id, users.CHANGE_PASSWORD.code, scope)
+        user = resolve.user(desk.metadata.state, request.user)
         admission.check_new_password(
             request.new_password, user.name, bytes_min=desk.settings.password_bytes_min
         )
         current = user.password_hash
         # Whoever has a session must not guess here what a login would not let it guess (SE-3).
         origin = origin_of(user.name, connection.address, is_root=user.id == ROOT_USER)
-        if desk.lockout.is_refused(origin, desk.now):
+        if desk.lockout.is_refused(origin, desk.clock.now):
             raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED, user=user.id)
 
         def on_verified(event: PasswordVerified, ticket: int) -> None:
             if not event.is_right:
-                desk.lockout.fail(origin, desk.now)
+                desk.lockout.fail(origin, desk.clock.now)
                 body = encode_rejection(Code.INVALID_CREDENTIALS)
                 desk.answers.end(ticket)
                 desk.answers.reply(connection.number, header, body)
@@ -320,7 +313,7 @@ class Orders:
 
     def _wait(self, connection: Connection, header: RequestHeader, go_on: _Continuation) -> int:
         """Have a request wait for the keeper of secrets; give the token to ask that with."""
-        ticket = self._desk.answers.wait(connection.number, header, self._desk.now)
+        ticket = self._desk.answers.wait(connection.number, header, self._desk.clock.now)
         return self._wait_on(ticket, go_on)
 
     def _wait_on(self, ticket: int, go_on: _Continuation) -> int:
@@ -363,7 +356,7 @@ class Orders:
         secret = self._secrets.pop((header.client, header.request), None)
         if body[:4] != RESULT_OK:
             return body
-        if secret is None or hash_token(secret) not in self._desk.state.token_owners:
+        if secret is None or hash_token(secret) not in self._desk.metadata.state.token_owners:
             return encode_rejection(Code.PERSONAL_ACCESS_TOKEN_ALREADY_EXISTS)
         created = tokens.CreatedToken(bytes(secret).decode("ascii"))
         return RESULT_OK + tokens.CREATE_TOKEN.encode_reply(created)
@@ -416,7 +409,7 @@ class Orders:
         request: messages.StoreOffset | messages.DeleteOffset,
     ) -> _Place:
         desk = self._desk
-        topic = reach(desk.state, header.user_id, code, request.stream, request.topic)
+        topic = reach(desk.metadata.state, header.user_id, code, request.stream, request.topic)
         partition = request.partition_id
         if partition is None or partition >= len(topic.partitions):
             raise RefusedError(Code.PARTITION_NOT_FOUND, partition=partition)
@@ -442,7 +435,8 @@ class Orders:
             self._submit_to_partition(connection, header, place.namespace, body)
             return
         replica = self._keeper.find(place.namespace).replica
-        if self._answer_again(connection, header, self._desk.data_plane, replica, body):
+        is_applied = self._desk.data_plane.answer_again(replica, header, body)
+        if self._expect_again(connection, header, is_applied=is_applied):
             return
         if replica.is_in_flight(header):
             raise RefusedError(Code.TRANSIENT_NOT_COMMITTED, request=header.request)
@@ -457,7 +451,7 @@ class Orders:
     ) -> None:
         desk = self._desk
         code = topics.DELETE_SEGMENTS.code
-        topic = reach(desk.state, header.user_id, code, request.stream, request.topic)
+        topic = reach(desk.metadata.state, header.user_id, code, request.stream, request.topic)
         if request.partition_id >= len(topic.partitions):
             raise RefusedError(Code.PARTITION_NOT_FOUND, partition=request.partition_id)
         namespace = topic.namespace(request.partition_id)
@@ -477,5 +471,5 @@ class Orders:
             raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED, partition=namespace)
         if local.fence is not None:
             raise RefusedError(Code.CANNOT_APPEND_MESSAGE, why=local.fence)
-        ticketed = desk.answers.expect_ticketed(connection, header, desk.now)
+        ticketed = desk.answers.expect_ticketed(connection, header, desk.clock.now)
         desk.data_plane.put_request(local.replica, ticketed, body)

@@ -22,7 +22,7 @@ def plan_segments(
         RefusedError: The user may not, there is no such partition, or its files cannot be used.
     """
     user_id, code = connection.user_id, PLAN_SEGMENTS.code
-    topic = reach(desk.state, user_id, code, request.stream, request.topic)
+    topic = reach(desk.metadata.state, user_id, code, request.stream, request.topic)
     if request.partition_id >= len(topic.partitions):
         raise RefusedError(Code.PARTITION_NOT_FOUND, partition=request.partition_id)
     local = keeper.find(topic.namespace(request.partition_id))

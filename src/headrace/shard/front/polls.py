@@ -66,7 +66,11 @@ class Polls:
         """
         desk = self._desk
         topic = reach(
-            desk.state, connection.user_id, POLL_MESSAGES.code, request.stream, request.topic
+            desk.metadata.state,
+            connection.user_id,
+            POLL_MESSAGES.code,
+            request.stream,
+            request.topic,
         )
         kind = request.consumer.kind
         partition = request.partition_id
@@ -139,7 +143,7 @@ class Polls:
         if poll.ticket:
             return poll
         desk = self._desk
-        return poll._replace(ticket=desk.answers.wait(poll.connection, poll.header, desk.now))
+        return poll._replace(ticket=desk.answers.wait(poll.connection, poll.header, desk.clock.now))
 
     def _start_of(self, local: Local, poll: _Poll) -> PollStart:
         strategy = poll.request.strategy
@@ -231,7 +235,7 @@ class Polls:
             RefusedError: The user may not poll any more (SE-4), or the session is over.
         """
         connection = self._desk.connections.bound(poll.connection)
-        asked, state = poll.request, self._desk.state
+        asked, state = poll.request, self._desk.metadata.state
         topic = reach(state, connection.user_id, POLL_MESSAGES.code, asked.stream, asked.topic)
         client, key = poll.header.client, poll.key
         is_dealt = key.kind != ConsumerKind.GROUP or may_poll_partition(

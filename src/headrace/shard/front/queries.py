@@ -99,13 +99,13 @@ class Reads:
         if begin is not None:
             begin(connection, header, request)
             return
-        if command.code not in _READ_ANYWHERE and not self._desk.is_current:
+        if command.code not in _READ_ANYWHERE and not self._desk.metadata.is_current:
             raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED)
         reply = self._answered[command.code](connection, header, request)
         self._desk.answers.reply(connection.number, header, command.encode_reply(reply))
 
     def _check(self, connection: Connection, code: int, scope: Scope | None = None) -> None:
-        check_access(self._desk.state, connection.user_id, code, scope or Scope())
+        check_access(self._desk.metadata.state, connection.user_id, code, scope or Scope())
 
     def _stats_of(self, namespace: int) -> PartitionStats | None:
         local = self._keeper.locals.get(namespace)
@@ -124,7 +124,7 @@ class Reads:
     def _get_stats(self, connection: Connection, _: RequestHeader, __: None) -> system.Stats:
         self._check(connection, system.GET_STATS.code)
         desk, facts = self._desk, self.facts
-        counts = reads.count(desk.state)
+        counts = reads.count(desk.metadata.state)
         machines = [local.machine for local in self._keeper.locals.values()]
         return system.Stats(
             process_id=facts.process_id,
@@ -133,7 +133,7 @@ class Reads:
             memory_usage=facts.memory_usage,
             total_memory=facts.total_memory,
             available_memory=facts.available_memory,
-            run_time=max(0, desk.time.clock - facts.start_time),
+            run_time=max(0, desk.clock.time.clock - facts.start_time),
             start_time=facts.start_time,
             read_bytes=facts.read_bytes,
             written_bytes=facts.written_bytes,
@@ -178,7 +178,7 @@ class Reads:
         if len(self._snapshots) >= _SNAPSHOTS_MAX:
             raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED)
         token = self._desk.next_token()
-        ticket = self._desk.answers.wait(connection.number, header, self._desk.now)
+        ticket = self._desk.answers.wait(connection.number, header, self._desk.clock.now)
         self._snapshots[token] = ticket
         self._desk.out.append(MakeSnapshot(token, request.compression, request.types))
 
@@ -197,7 +197,7 @@ class Reads:
     # Clients.
 
     def _client(self, connection: Connection) -> clients.ClientDetails:
-        memberships = reads.memberships_of(self._desk.state, connection.client)
+        memberships = reads.memberships_of(self._desk.metadata.state, connection.client)
         user_id = connection.user_id
         client = clients.Client(
             client_id=connection.short_id,
@@ -231,19 +231,19 @@ class Reads:
         self, connection: Connection, _: RequestHeader, request: users.GetUser
     ) -> users.UserDetails | None:
         self._check(connection, users.GET_USER.code, Scope(user=request.user))
-        return reads.get_user(self._desk.state, request.user)
+        return reads.get_user(self._desk.metadata.state, request.user)
 
     def _get_users(
         self, connection: Connection, _: RequestHeader, __: None
     ) -> tuple[users.User, ...]:
         self._check(connection, users.GET_USERS.code)
-        return reads.get_users(self._desk.state)
+        return reads.get_users(self._desk.metadata.state)
 
     def _get_tokens(
         self, connection: Connection, _: RequestHeader, __: None
     ) -> tuple[tokens.Token, ...]:
         self._check(connection, tokens.GET_TOKENS.code)
-        return reads.get_tokens(self._desk.state, connection.user_id)
+        return reads.get_tokens(self._desk.metadata.state, connection.user_id)
 
     # Streams, topics, groups.
 
@@ -251,43 +251,43 @@ class Reads:
         self, connection: Connection, _: RequestHeader, request: streams.GetStream
     ) -> streams.StreamDetails | None:
         self._check(connection, streams.GET_STREAM.code, Scope(request.stream))
-        return reads.get_stream(self._desk.state, request.stream, self._stats_of)
+        return reads.get_stream(self._desk.metadata.state, request.stream, self._stats_of)
 
     def _get_streams(
         self, connection: Connection, _: RequestHeader, __: None
     ) -> tuple[streams.Stream, ...]:
         self._check(connection, streams.GET_STREAMS.code)
-        return reads.get_streams(self._desk.state, self._stats_of)
+        return reads.get_streams(self._desk.metadata.state, self._stats_of)
 
     def _get_topic(
         self, connection: Connection, _: RequestHeader, request: topics.GetTopic
     ) -> topics.TopicDetails | None:
         self._check(connection, topics.GET_TOPIC.code, Scope(request.stream, request.topic))
-        return reads.get_topic(self._desk.state, request, self._stats_of)
+        return reads.get_topic(self._desk.metadata.state, request, self._stats_of)
 
     def _get_topics(
         self, connection: Connection, _: RequestHeader, request: topics.GetTopics
     ) -> tuple[topics.Topic, ...]:
         self._check(connection, topics.GET_TOPICS.code, Scope(request.stream))
-        return reads.get_topics(self._desk.state, request.stream, self._stats_of)
+        return reads.get_topics(self._desk.metadata.state, request.stream, self._stats_of)
 
     def _get_group(
         self, connection: Connection, _: RequestHeader, request: groups.GetGroup
     ) -> groups.GroupDetails | None:
         self._check(connection, groups.GET_GROUP.code, Scope(request.stream, request.topic))
-        return reads.get_group(self._desk.state, request)
+        return reads.get_group(self._desk.metadata.state, request)
 
     def _get_groups(
         self, connection: Connection, _: RequestHeader, request: groups.GetGroups
     ) -> tuple[groups.Group, ...]:
         self._check(connection, groups.GET_GROUPS.code, Scope(request.stream, request.topic))
-        return reads.get_groups(self._desk.state, request)
+        return reads.get_groups(self._desk.metadata.state, request)
 
     def _sync_group(
         self, connection: Connection, _: RequestHeader, request: groups.SyncGroup
     ) -> groups.Assignment | None:
         self._check(connection, groups.SYNC_GROUP.code, Scope(request.stream, request.topic))
-        return reads.sync_group(self._desk.state, request, connection.client)
+        return reads.sync_group(self._desk.metadata.state, request, connection.client)
 
     # Partitions.
 
@@ -295,7 +295,9 @@ class Reads:
         self, connection: Connection, _: RequestHeader, request: GetHolders
     ) -> TopicHolders:
         user_id = connection.user_id
-        topic = reach(self._desk.state, user_id, GET_HOLDERS.code, request.stream, request.topic)
+        topic = reach(
+            self._desk.metadata.state, user_id, GET_HOLDERS.code, request.stream, request.topic
+        )
         return self._keeper.retention.holders_of(topic)
 
     def _plan_segments(
@@ -308,7 +310,9 @@ class Reads:
     ) -> None:
         """Write what a partition has in memory, and answer when it is synced if that is wanted."""
         code = topics.FLUSH_UNSAVED_BUFFER.code
-        topic = reach(self._desk.state, connection.user_id, code, request.stream, request.topic)
+        topic = reach(
+            self._desk.metadata.state, connection.user_id, code, request.stream, request.topic
+        )
         if request.partition_id >= len(topic.partitions):
             raise RefusedError(Code.PARTITION_NOT_FOUND, partition=request.partition_id)
         namespace = topic.namespace(request.partition_id)
@@ -320,7 +324,7 @@ class Reads:
             answers.reply(connection.number, header)
         else:
             late = Code.TRANSIENT_NOT_COMMITTED  # It goes on, and may yet be done.
-            ticket = answers.wait(connection.number, header, self._desk.now, late)
+            ticket = answers.wait(connection.number, header, self._desk.clock.now, late)
             self._flushes.append((ticket, namespace, token))
 
     def check_flushes(self) -> None:

@@ -70,7 +70,7 @@ class Router:
     def route(self, connection: Connection, frame: Buffer) -> None:
         """Take one frame, and have it answered."""
         desk = self._desk
-        connection.heard = desk.now
+        connection.heard = desk.clock.now
         header: RequestHeader | None = None
         try:
             if frame[KIND_OFFSET] == FrameKind.REQUEST and frame[_OPERATION_AT] == _SEND:
@@ -142,7 +142,7 @@ class Router:
             is_full = desk.data_plane.is_without_space
             code = Code.CANNOT_APPEND_MESSAGE if is_full else Code.TRANSIENT_NOT_ACCEPTED
             raise RefusedError(code, why="a lost range comes first (FM-7)")
-        ticketed = desk.answers.expect_ticketed(connection, header, desk.now)
+        ticketed = desk.answers.expect_ticketed(connection, header, desk.clock.now)
         desk.data_plane.put_request(local.replica, ticketed, memoryview(frame)[start:])
 
     def _find_route(self, user_id: int, frame: Buffer) -> tuple[Local, int]:
@@ -161,9 +161,9 @@ class Router:
         (count,) = _U32.unpack_from(frame, start + MESSAGE_COUNT_AT)
         if raw[-4:] != count.to_bytes(4, "little"):
             raise DecodeError(f"batch of {count} messages, its routing says otherwise")
-        if self._routes_commit != self._desk.commit:
+        if self._routes_commit != self._desk.metadata.commit:
             self._routes.clear()
-            self._routes_commit = self._desk.commit
+            self._routes_commit = self._desk.metadata.commit
         key = (raw[:-4], user_id)
         local = self._routes.get(key)
         if local is None:
@@ -178,7 +178,9 @@ class Router:
 
     def _resolve(self, user_id: int, request: SendMessages) -> tuple[Local, bool]:
         """Give the partition that a send goes to, and whether the next one goes there too."""
-        topic = reach(self._desk.state, user_id, SEND_MESSAGES.code, request.stream, request.topic)
+        topic = reach(
+            self._desk.metadata.state, user_id, SEND_MESSAGES.code, request.stream, request.topic
+        )
         count = len(topic.partitions)
         partitioning = request.partitioning
         if isinstance(partitioning, ToPartition):

@@ -28,6 +28,7 @@ class Auditor:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
+        self._told = told_before(desk.metadata.replica)
 
     def login(
         self, connection: Connection, username: str, outcome: str = OK, *, client: int, op: int = 0
@@ -36,7 +37,7 @@ class Auditor:
 
         Nor one that nobody has: people type their password where the name belongs.
         """
-        user = self._desk.state.users.find(username) if username else None
+        user = self._desk.metadata.state.users.find(username) if username else None
         self._desk.out.append(
             Audit(
                 event="login",
@@ -67,10 +68,10 @@ class Auditor:
         desk, header = self._desk, applied.header
         address = desk.connections.address_of(header.client)
         is_own = header.client == 0
-        is_recovered = header.op <= desk.boot_head and not address
-        if header.op <= desk.boot_told or (is_own and applied.refusal is not None):
+        is_recovered = header.op <= desk.metadata.boot_head and not address
+        if header.op <= self._told or (is_own and applied.refusal is not None):
             return
-        is_here = desk.metadata_replica.is_primary if is_own else bool(address)
+        is_here = desk.metadata.is_primary if is_own else bool(address)
         if not is_here and not is_recovered:
             return
         operation = Operation(header.operation)
@@ -90,7 +91,7 @@ class Auditor:
         )
 
     def _name_of(self, user_id: int) -> str:
-        user = self._desk.state.users.find(user_id)
+        user = self._desk.metadata.state.users.find(user_id)
         return "" if user is None else user.name
 
 

@@ -89,13 +89,13 @@ class Logins:
         self, connection: Connection, header: RequestHeader, request: Register, login: PasswordLogin
     ) -> None:
         desk = self._desk
-        user = desk.state.users.find(login.username)
+        user = desk.metadata.state.users.find(login.username)
         is_root = login.username == self._root_name
         origin = origin_of(login.username, connection.address, is_root=is_root)
-        if desk.lockout.is_refused(origin, desk.now):
+        if desk.lockout.is_refused(origin, desk.clock.now):
             self._pause(connection, header)
             return
-        connection.login = desk.answers.wait(connection.number, header, desk.now)
+        connection.login = desk.answers.wait(connection.number, header, desk.clock.now)
         token = desk.next_token()
         credential = None if user is None else credential_of(user)
         asked_hash = None if credential is None else credential.password_hash
@@ -114,7 +114,7 @@ class Logins:
     @property
     def _root_name(self) -> str:
         """The name of the root user as it is now."""
-        root = self._desk.state.users.find(ROOT_USER)
+        root = self._desk.metadata.state.users.find(ROOT_USER)
         return self._desk.settings.root_username if root is None else root.name
 
     def on_verified(self, event: PasswordVerified) -> bool:
@@ -136,7 +136,7 @@ class Logins:
         """Answer a login whose password was compared, or hand it to the metadata group."""
         assert connection.login == pending.ticket
         desk, credential = self._desk, pending.credential
-        if desk.lockout.is_refused(pending.origin, desk.now):
+        if desk.lockout.is_refused(pending.origin, desk.clock.now):
             # Guesses that were sent all at once are not told apart: none of them is answered.
             self._pause(connection, pending.header)
         elif event.is_right and credential is not None and self._holds(credential):
@@ -154,7 +154,7 @@ class Logins:
         if not pending.is_current:
             self._reject(connection, pending.header, Code.TRANSIENT_NOT_ACCEPTED)
             return
-        pause = desk.lockout.fail(pending.origin, desk.now)
+        pause = desk.lockout.fail(pending.origin, desk.clock.now)
         outcome = f"{WRONG}, no more tries for {pause // SECOND_TICKS} s" if pause else WRONG
         client = pending.header.client
         # In a body that may be read as a token too, what looks like a name may be a secret.
@@ -168,18 +168,18 @@ class Logins:
         self._reject(connection, header, Code.TRANSIENT_NOT_ACCEPTED)
 
     def _holds(self, credential: Credential) -> bool:
-        return holds(credential, self._desk.state, self._desk.committed_time)
+        return holds(credential, self._desk.metadata.state, self._desk.metadata.committed_time)
 
     # Hashes that are made anew.
 
     def _strengthen(self, credential: Credential, verified: str | None, stronger: str) -> None:
         """Have a password stored at today's cost; the next login asks again if it is not (SE-1)."""
         desk = self._desk
-        if verified != credential.password_hash or not desk.is_serving:
+        if verified != credential.password_hash or not desk.metadata.is_serving:
             return  # Another login was first, or this node cannot propose.
         change = ChangePassword(credential.user_id, verified.encode(), stronger.encode())
         own = OwnOp(Operation.CHANGE_PASSWORD, CHANGE_PASSWORD.encode_request(change))
-        desk.metadata_plane.propose(desk.metadata_replica.group, own)
+        desk.metadata.propose(own)
 
     def rehashed(self, before: str, after: str) -> None:
         """Have sessions, and logins under way, rest on the new hash of the same password."""
@@ -219,8 +219,8 @@ class Logins:
         """Take a login by token; with `pending`, of one whose password was wrong before."""
         desk = self._desk
         assert request.token is not None
-        found = resolve.token(desk.state, hash_token(request.token.token))
-        if found is None or found[1].is_expired(desk.committed_time):
+        found = resolve.token(desk.metadata.state, hash_token(request.token.token))
+        if found is None or found[1].is_expired(desk.metadata.committed_time):
             if pending is not None:
                 self._refuse_password(connection, pending)
             else:
@@ -233,7 +233,7 @@ class Logins:
     @property
     def _is_current(self) -> bool:
         """Whether this node knows the users of now; without any, the first is still to come."""
-        return self._desk.is_current and len(self._desk.state.users) > 0
+        return self._desk.metadata.is_current and len(self._desk.metadata.state.users) > 0
 
     def _deny(self, connection: Connection, header: RequestHeader, reason: EvictionReason) -> None:
         """Say no, if this node knows the users of now; else whoever does may say yes (O6.2)."""
@@ -249,22 +249,22 @@ class Logins:
     ) -> None:
         """Have the metadata group give the client its session, or let it use the one it has."""
         desk = self._desk
-        session = desk.sessions.session_of(header.client, credential.user_id)
-        if session > credential.created_op and not desk.metadata_replica.is_primary:
+        session = desk.metadata.sessions.session_of(header.client, credential.user_id)
+        if session > credential.created_op and not desk.metadata.is_primary:
             # Who leads a partition need not lead the metadata, and its clients must get in (CR10).
             desk.probes.hit("sessions.bound_by_backup")
             self._bind(connection, header, credential, session)
             return
         try:
             waiting = connection.login if desk.answers.is_waiting(connection.login) else 0
-            desk.answers.expect(connection, header, desk.now, waiting)
+            desk.answers.expect(connection, header, desk.clock.now, waiting)
         except RefusedError as error:  # Another connection logs in as this client right now.
             self._reject(connection, header, error.code)
             return
         connection.login = 0
         connection.credential = credential
         stamped = msgspec.structs.replace(header, user_id=credential.user_id, cluster=0)
-        desk.metadata_plane.put_request(desk.metadata_replica, stamped, b"")
+        desk.metadata.put_request(stamped, b"")
 
     def on_registered(self, connection: Connection, header: RequestHeader, body: bytes) -> None:
         """Take what the group answered to a Register."""
@@ -280,7 +280,7 @@ class Logins:
         credential = connection.credential
         is_same = (
             credential is not None
-            and credential.user_id == desk.sessions.user_of(header.client)
+            and credential.user_id == desk.metadata.sessions.user_of(header.client)
             and self._holds(credential)
         )
         if not is_same:
@@ -303,7 +303,7 @@ class Logins:
             desk.out.append(ConnectionTrusted(old.number, is_trusted=False))
         desk.connections.bind(connection, client=client, credential=credential, session=session)
         desk.out.append(ConnectionTrusted(connection.number))
-        user = desk.state.users.find(credential.user_id)
+        user = desk.metadata.state.users.find(credential.user_id)
         assert user is not None
         self._auditor.login(connection, user.name, client=client, op=session)
         self._welcome(connection, header)
@@ -326,9 +326,9 @@ class Logins:
             connection.is_over = False  # It may log in again.
             desk.answers.reply(connection.number, header)
             return
-        desk.answers.expect(connection, header, desk.now)
+        desk.answers.expect(connection, header, desk.clock.now)
         stamped = msgspec.structs.replace(header, user_id=connection.user_id)
-        desk.metadata_plane.put_request(desk.metadata_replica, stamped, b"")
+        desk.metadata.put_request(stamped, b"")
 
     # Connections that are lost.
 
@@ -351,7 +351,7 @@ class Logins:
 
     def lose_all(self) -> None:
         """A single node that starts has no connection: whoever had one has lost it."""
-        for client in self._desk.sessions.connected_clients():
+        for client in self._desk.metadata.sessions.connected_clients():
             self._gone[client] = None
         self.disconnect_gone()
 
@@ -362,11 +362,11 @@ class Logins:
 
     def _disconnect(self, client: int) -> None:
         desk = self._desk
-        if not desk.is_serving:
+        if not desk.metadata.is_serving:
             return
         back = desk.connections.of_client(client)
-        if back is not None or not desk.sessions.is_connected(client):
+        if back is not None or not desk.metadata.sessions.is_connected(client):
             del self._gone[client]
         else:
             own = OwnOp(Operation.DISCONNECT, b"", client)
-            desk.metadata_plane.propose(desk.metadata_replica.group, own)
+            desk.metadata.propose(own)

@@ -39,7 +39,7 @@ class Revocation:
         self._desk = desk
         self._logins = logins
         self._auditor = auditor
-        self._state = desk.state  # another one after a state transfer
+        self._state = desk.metadata.state  # another one after a state transfer
         self._is_changed = False
         self._deleters: dict[int, None] = {}  # clients that have deleted a token in this turn
         self._ending: dict[int, int] = {}  # clients whose end waits for an answer, by connection
@@ -59,9 +59,9 @@ class Revocation:
         """End what this turn's changes have ended; who asked for them has been answered."""
         if self._ending:
             self._end_answered()
-        if self._is_changed or self._state is not self._desk.state:
+        if self._is_changed or self._state is not self._desk.metadata.state:
             self._is_changed = False
-            self._state = self._desk.state
+            self._state = self._desk.metadata.state
             for connection in list(self._desk.connections.all()):
                 self._look_at(connection)
             self._deleters.clear()
@@ -77,7 +77,7 @@ class Revocation:
         desk = self._desk
         if connection.is_bound:
             assert connection.credential is not None
-            if not holds(connection.credential, desk.state, desk.committed_time):
+            if not holds(connection.credential, desk.metadata.state, desk.metadata.committed_time):
                 self._end(connection)
 
     def _carry_on(self, applied: Applied) -> None:
@@ -111,7 +111,7 @@ class Revocation:
         assert connection.credential is not None
         without = msgspec.structs.replace(connection.credential, token_hash=None)
         desk = self._desk
-        is_user_here = holds(without, desk.state, desk.committed_time)
+        is_user_here = holds(without, desk.metadata.state, desk.metadata.committed_time)
         return is_user_here and connection.client in self._deleters
 
     def _end_answered(self) -> None:
@@ -127,5 +127,5 @@ class Revocation:
             del self._ending[number]
 
     def _withdraw(self, client: int, request: int, ticket: int) -> bool:
-        planes = (self._desk.metadata_plane, self._desk.data_plane)
+        planes = (self._desk.metadata.plane, self._desk.data_plane)
         return any(plane.withdraw(client, request, ticket) for plane in planes)

@@ -28,7 +28,7 @@ class Clearing:
 
     def tick(self) -> None:
         """Ask for a checkpoint when files have waited long enough for one."""
-        now = self._desk.now
+        now = self._desk.clock.now
         if not self._shared.dropping:
             self._due = None
         elif self._due is None:
@@ -49,7 +49,7 @@ class Clearing:
 
     @property
     def _is_without_space(self) -> bool:
-        planes = (self._desk.metadata_plane, self._desk.data_plane)
+        planes = (self._desk.metadata.plane, self._desk.data_plane)
         return bool(self._shared.without_space) or any(
             plane.store.is_without_space for plane in planes
         )

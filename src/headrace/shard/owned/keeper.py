@@ -14,7 +14,12 @@ import msgspec
 
 from headrace.base.ids import GroupId, unpack_namespace
 from headrace.metadata.state import TopicKey
-from headrace.metadata.target import PartitionTarget
+from headrace.metadata.target import (
+    PartitionTarget,
+    live_group_ids,
+    partitions_of,
+    topic_keys,
+)
 from headrace.partitions.dedup import DedupTable
 from headrace.partitions.gather import Polled
 from headrace.partitions.machine import PartitionMachine
@@ -187,13 +192,13 @@ class Keeper:
     def reconcile(self) -> None:
         """Compare what has changed, and do what is missing (RC-3)."""
         desk = self._desk
-        is_changed = desk.state.revision != self._revision
-        is_behind = (is_changed or bool(self._doubted)) and not desk.is_caught_up
+        is_changed = desk.metadata.state.revision != self._revision
+        is_behind = (is_changed or bool(self._doubted)) and not desk.metadata.is_caught_up
         if not is_changed and (is_behind or not self._doubted):
             self._look_after_awaited()
             return
         topics = self._changed_topics()
-        self._revision = desk.state.revision
+        self._revision = desk.metadata.state.revision
         if not is_behind:
             topics |= self._doubted
             self._doubted = {}
@@ -203,14 +208,14 @@ class Keeper:
 
     def _changed_topics(self) -> dict[TopicKey, None]:
         """Return the topics that must be looked at; all, if it is not known which have changed."""
-        changed = self._desk.state.topics_changed_since(self._revision)
+        changed = self._desk.metadata.state.topics_changed_since(self._revision)
         if changed is None:
-            changed = [*self._desk.metadata.topic_keys(), *self._of_topic, *self._known]
+            changed = [*topic_keys(self._desk.metadata.state), *self._of_topic, *self._known]
         return dict.fromkeys(changed)
 
     def _reconcile_topic(self, key: TopicKey, *, is_behind: bool) -> None:
         plane = self._desk.data_plane
-        wanted = {each.group: each for each in self._desk.metadata.partitions_of(key)}
+        wanted = {each.group: each for each in partitions_of(self._desk.metadata.state, key)}
         for group in [group for group in self._of_topic.get(key, ()) if group not in wanted]:
             self._remove(group)
         for target in wanted.values():
@@ -248,7 +253,7 @@ class Keeper:
         """See whether what was proposed is applied; what is not is proposed again."""
         if not self._desk.data_plane.has_begun:
             return
-        stirred, due = self._awaited.take(self._desk.now)
+        stirred, due = self._awaited.take(self._desk.clock.now)
         for group in stirred | due:
             local = self.locals[group]
             if not self._is_missing(local):
@@ -374,7 +379,7 @@ class Keeper:
         stored = local.machine.stored_group_ids()
         if not stored:
             return ()
-        live = self._desk.metadata.live_group_ids(local.target.group)
+        live = live_group_ids(self._desk.metadata.state, local.target.group)
         return tuple([each for each in stored if each not in live])
 
     def _propose(self, local: Local, operation: Operation, body: bytes) -> None:
@@ -382,9 +387,9 @@ class Keeper:
         desk = self._desk
         group = local.target.group
         if not desk.data_plane.has_begun:
-            self._awaited.put(group, operation, desk.now)
+            self._awaited.put(group, operation, desk.clock.now)
             return
-        self._awaited.put(group, operation, desk.now + _PROPOSE_AGAIN_TICKS)
+        self._awaited.put(group, operation, desk.clock.now + _PROPOSE_AGAIN_TICKS)
         if local.replica.is_primary:
             desk.data_plane.propose(group, OwnOp(operation, body))
 
@@ -405,7 +410,7 @@ class Keeper:
             self._look_at_marked()
         if self.shared.sealed:
             self._look_at_sealed()
-        if self._unstored and desk.now >= self._store_due:
+        if self._unstored and desk.clock.now >= self._store_due:
             self._store_all()
         self._read_pieces()
         if self.shared.dropping:
@@ -476,7 +481,7 @@ class Keeper:
                 self.retention.consider(local)
 
     def _store_all(self) -> None:
-        self._store_due = self._desk.now + self._desk.settings.store_ticks
+        self._store_due = self._desk.clock.now + self._desk.settings.store_ticks
         unstored, self._unstored = self._unstored, {}
         for local in unstored.values():
             local.machine.store()
@@ -572,7 +577,7 @@ class Keeper:
     def tick(self) -> None:
         """Do what waits for time."""
         desk = self._desk
-        self.shared.tick(desk.now)
+        self.shared.tick(desk.clock.now)
         self._clearing.tick()
         self.retention.tick()
 

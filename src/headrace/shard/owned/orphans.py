@@ -57,7 +57,7 @@ class Orphans:
         if not self._is_asked:
             self._is_asked = True
             desk.out.append(ListPartitions(self._shared.new_token(self)))
-        is_current = revision == desk.state.revision and desk.is_caught_up
+        is_current = revision == desk.metadata.state.revision and desk.metadata.is_caught_up
         if self._listed is not None and is_current and desk.data_plane.has_begun:
             self.is_over = True
             dormant = dict(desk.data_plane.dormant_groups())

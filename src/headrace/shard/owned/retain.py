@@ -65,7 +65,7 @@ class Retention:
 
     def touch(self, namespace: int, kind: ConsumerKind, consumer_id: int) -> None:
         """Note that a stored offset is in use: it was stored, or polled under."""
-        self._holders.touch(namespace, (kind, consumer_id), self._desk.now)
+        self._holders.touch(namespace, (kind, consumer_id), self._desk.clock.now)
 
     def forget(self, namespace: int) -> None:
         """Forget a partition that is gone."""
@@ -86,15 +86,15 @@ class Retention:
     def tick(self) -> None:
         """Begin a pass over the partitions once in each interval, and go on with it."""
         desk = self._desk
-        if desk.now >= self._due and not self._pass:
-            self._due = desk.now + desk.settings.retention_ticks
+        if desk.clock.now >= self._due and not self._pass:
+            self._due = desk.clock.now + desk.settings.retention_ticks
             self._pass.extend(self._candidates)
         if self._pass:
             self._retain()
 
     def holders_of(self, topic: Topic) -> TopicHolders:
         """Return who keeps messages of a topic beyond its limits now, largest first."""
-        now = self._desk.time.for_removal
+        now = self._desk.clock.time.for_removal
         found = []
         for partition_id in range(len(topic.partitions)):
             local = self._partitions.get(topic.namespace(partition_id))
@@ -118,7 +118,7 @@ class Retention:
 
     def _retain(self) -> None:
         """Propose to drop what is too old or too much, where there is such (PT-28)."""
-        now = self._desk.time.for_removal
+        now = self._desk.clock.time.for_removal
         for _ in range(min(len(self._pass), self._desk.settings.data.slice_groups_max)):
             group = self._pass.popleft()
             local = self._partitions.get(group)
@@ -129,7 +129,7 @@ class Retention:
             elif local.replica.is_primary:
                 self._look(local, _limits(local.target, now))
         if not self._pass:
-            self._findings += self._held.end_look(self._desk.state, self._desk.now)
+            self._findings += self._held.end_look(self._desk.metadata.state, self._desk.clock.now)
 
     def _look(self, local: Here, limits: Retain) -> None:
         """Propose to drop what can go of one partition, and note who keeps the rest."""
@@ -157,12 +157,12 @@ class Retention:
         group = local.target.group
         generation_of = partial(self._generation_of, group)
         marks = local.machine.stored_marks()
-        return self._holders.find_idle(group, marks, generation_of, self._desk.now)
+        return self._holders.find_idle(group, marks, generation_of, self._desk.clock.now)
 
     def _generation_of(self, namespace: GroupId, group_id: int) -> int:
         """Return how often the members of a consumer group have changed; 0 if it is gone."""
         stream_id, topic_id, _ = unpack_namespace(namespace)
-        stream = self._desk.state.streams.find(stream_id)
+        stream = self._desk.metadata.state.streams.find(stream_id)
         topic = None if stream is None else stream.topics.find(topic_id)
         group = None if topic is None else topic.groups.find(group_id)
         return 0 if group is None else group.roster.generation

@@ -238,7 +238,7 @@ class Cluster:
         assert shard is not None
         self.trace.add(self.agenda.now, host.index, event)
         effects = shard.step(event)
-        shard.desk.answers.check()
+        shard.answers.check()
         self._carry_out(host, effects)
 
     def _carry_out(self, host: Host, effects: list[ShardEffect]) -> None:
@@ -561,9 +561,8 @@ class Cluster:
             for part in host.shard.probes:
                 for name, count in part.counts.items():
                     self.add_probe(name, count)
-            desk = host.shard.desk
-            self.add_probe("metadata.checkpointed", desk.metadata_plane.checkpoints_done)
-            self.add_probe("data.checkpointed", desk.data_plane.checkpoints_done)
+            self.add_probe("metadata.checkpointed", host.shard.metadata.plane.checkpoints_done)
+            self.add_probe("data.checkpointed", host.shard.data_plane.checkpoints_done)
 
     def events(self) -> dict[str, int]:
         """Give all that happened, counted."""

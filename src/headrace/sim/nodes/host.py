@@ -95,8 +95,7 @@ class Host:
         """Give the groups of a running node."""
         if self.shard is None:
             return {}
-        desk = self.shard.desk
-        found = {METADATA: desk.metadata_replica}
+        found = {METADATA: self.shard.metadata.replica}
         for local in self.shard.keeper.locals.values():
             key = Incarnation(local.target.group, local.target.created_revision)
             found[key] = local.replica
@@ -123,7 +122,7 @@ class Host:
         """Give what checkers call a partition: its topic's name, and its number."""
         assert self.shard is not None
         stream_id, topic_id, partition = unpack_namespace(GroupId(target.group))
-        stream = self.shard.desk.state.streams.find(stream_id)
+        stream = self.shard.metadata.state.streams.find(stream_id)
         topic = None if stream is None else stream.topics.find(topic_id)
         assert topic is not None
         return f"{topic.name}/{partition}"
@@ -132,10 +131,9 @@ class Host:
         """Give what stands for the requests that a group knows; none while it is made."""
         if self.shard is None:
             return None
-        desk = self.shard.desk
         if key == METADATA:
-            return xxh3_64(desk.sessions.encode())
-        replica = desk.data_plane.groups.get(key.group)
+            return xxh3_64(self.shard.metadata.sessions.encode())
+        replica = self.shard.data_plane.groups.get(key.group)
         return None if replica is None else xxh3_64(replica.table.encode())
 
     def may_vote(self) -> bool:

@@ -5,9 +5,9 @@ import msgspec
 from headrace.metadata.admission import TopicDefaults
 from headrace.metadata.settings import REPLICATED
 from headrace.shard.config import PlaneConfig
-from headrace.shard.desk import Watch
 from headrace.shard.settings import ShardSettings
 from headrace.shard.shard import Shard
+from headrace.shard.watch import Watch
 from headrace.sim.nodes.options import NodeOptions
 from headrace.sim.product import short_timeouts
 from headrace.sim.swarm import CLUSTER

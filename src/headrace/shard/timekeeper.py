@@ -6,7 +6,6 @@ whoever leads the metadata notes the time now and then: an op whose stamp is all
 Flow: replicate.
 """
 
-from headrace.base.ids import METADATA_GROUP
 from headrace.ports.network import Ticked
 from headrace.shard.desk import Desk
 from headrace.vsr.events import OwnOp
@@ -20,14 +19,14 @@ class Timekeeper:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._time = desk.time
+        self._time = desk.clock.time
         self._note_age = desk.settings.clock_tolerance // _NOTES_PER_TOLERANCE
 
     def tick(self, event: Ticked) -> Ticked:
         """Let time pass; give the event as others may see it."""
         self._learn()
         self._time.tick(event.now, event.wall)
-        self._desk.now = event.now
+        self._desk.clock.now = event.now
         self._tell()
         return Ticked(event.now, self._time.now)
 
@@ -46,15 +45,15 @@ class Timekeeper:
     def note(self) -> None:
         """Have the log remember the time, unless it does; its first op is another's (O3.7)."""
         desk, age = self._desk, self._time.now - self._newest_stamp
-        if self._time.is_known and desk.is_serving and age > self._note_age:
+        if self._time.is_known and desk.metadata.is_serving and age > self._note_age:
             desk.probes.hit("time.noted")
-            desk.metadata_plane.propose(METADATA_GROUP, OwnOp(Operation.NOTE_TIME, b""))
+            desk.metadata.propose(OwnOp(Operation.NOTE_TIME, b""))
 
     def _learn(self) -> None:
         stamp = self._newest_stamp
         if not stamp:
             # A replica that comes back knows its log before it hears how far that is committed.
-            self._time.learn(self._desk.metadata_replica.timestamp, is_committed=False)
+            self._time.learn(self._desk.metadata.replica.timestamp, is_committed=False)
             return
         if not self._time.is_known:
             stamp = max(stamp, self._desk.settings.supported_time)
@@ -63,8 +62,8 @@ class Timekeeper:
     @property
     def _newest_stamp(self) -> int:
         """Return the newest committed stamp: one that was only prepared may never have been."""
-        return self._desk.state.timestamp
+        return self._desk.metadata.state.timestamp
 
     def _tell(self) -> None:
-        for plane in (self._desk.metadata_plane, self._desk.data_plane):
+        for plane in (self._desk.metadata.plane, self._desk.data_plane):
             plane.set_wall(self._time.now)
