@@ -21,9 +21,9 @@ from pathlib import Path
 
 import msgspec
 
+from headrace.sim.groups.options import draw_options
 from headrace.sim.nodes.options import draw_node_options
 from headrace.sim.outcome import Outcome, Report
-from headrace.sim.swarm import draw_options
 from tests.planted import of_groups
 from tests.planted.bugs import BUGS
 from tests.planted.planting import plant

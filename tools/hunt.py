@@ -20,8 +20,8 @@ from pathlib import Path
 
 import msgspec
 
+from headrace.sim.groups.options import draw_options
 from headrace.sim.outcome import Outcome, Report
-from headrace.sim.swarm import draw_options
 from tests.planted.of_groups import BUGS
 from tests.planted.planting import Bug, plant
 from tools.simulate import run

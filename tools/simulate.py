@@ -21,12 +21,12 @@ from pathlib import Path
 import msgspec
 import xxhash
 
-from headrace.sim.minimise import minimise
+from headrace.sim.groups.minimise import minimise
+from headrace.sim.groups.options import Options, draw_options
+from headrace.sim.groups.product import Product
+from headrace.sim.groups.wanted import EVENTS_WANTED, WANTED
+from headrace.sim.groups.world import World
 from headrace.sim.outcome import Outcome, Report
-from headrace.sim.probes_wanted import EVENTS_WANTED, WANTED
-from headrace.sim.product import Product
-from headrace.sim.swarm import Options, draw_options
-from headrace.sim.world import World
 
 ROOT = Path(__file__).parent.parent
 LONG = 500  # so many seeds must reach every mark

@@ -17,10 +17,10 @@ import msgspec
 from headrace.base.limits import HEADER_BYTES
 from headrace.base.prng import Prng
 from headrace.sim.agenda import Agenda, draw_delay
+from headrace.sim.links import Links
 from headrace.sim.nodes.actions import STREAM, Action, Actions, Board, WorkloadOptions
 from headrace.sim.nodes.checkers import Checkers
 from headrace.sim.nodes.history import Reign
-from headrace.sim.nodes.links import Links
 from headrace.sim.nodes.repeats import content_of
 from headrace.sim.violation import SimViolationError
 from headrace.wire.commands.messages import POLL_MESSAGES, SEND_MESSAGES, StoredOffset

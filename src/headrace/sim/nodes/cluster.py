@@ -43,16 +43,16 @@ from headrace.ports.segments import (
 )
 from headrace.shard.effects import ShardEffect, ShardEvent
 from headrace.sim.agenda import MILLISECOND, SECOND, Agenda, draw_delay
+from headrace.sim.astray import Astray
 from headrace.sim.disk import Disk, DiskOptions
+from headrace.sim.folder import Folder, FolderOptions
+from headrace.sim.links import Links
 from headrace.sim.network import Network
 from headrace.sim.nodes import secrets
-from headrace.sim.nodes.astray import Astray
 from headrace.sim.nodes.checkers import METADATA, Checkers
 from headrace.sim.nodes.clients import ROOT
-from headrace.sim.nodes.folder import Folder, FolderOptions
 from headrace.sim.nodes.history import Applied, Incarnation, Reign
 from headrace.sim.nodes.host import Host, owners_of
-from headrace.sim.nodes.links import Links
 from headrace.sim.nodes.options import NEVER_IDLE_TICKS, NodeOptions
 from headrace.sim.nodes.product import Product
 from headrace.sim.nodes.trace import NodeTrace

@@ -16,9 +16,9 @@ from headrace.ports.network import (
 )
 from headrace.shard.effects import ShardEvent
 from headrace.sim.disk import Disk
+from headrace.sim.folder import Folder
 from headrace.sim.nodes.actions import GROUP, STREAM
 from headrace.sim.nodes.checkers import METADATA
-from headrace.sim.nodes.folder import Folder
 from headrace.sim.nodes.history import Incarnation
 from headrace.vsr.replica import Replica
 from headrace.vsr.state import Status

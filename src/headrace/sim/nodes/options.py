@@ -7,11 +7,11 @@ from headrace.base.prng import Prng
 from headrace.sim.agenda import MILLISECOND, SECOND
 from headrace.sim.disk import DiskOptions
 from headrace.sim.faults import FaultOptions
+from headrace.sim.folder import FolderOptions
+from headrace.sim.groups.options import draw_slice, tells_all
+from headrace.sim.links import LinkOptions
 from headrace.sim.network import NetworkOptions
 from headrace.sim.nodes.actions import WorkloadOptions
-from headrace.sim.nodes.folder import FolderOptions
-from headrace.sim.nodes.links import LinkOptions
-from headrace.sim.swarm import draw_slice, tells_all
 from headrace.vsr.quorum import quorums_of
 
 NEVER_IDLE_TICKS = 1_000_000  # longer than any run

@@ -8,9 +8,9 @@ from headrace.shard.config import PlaneConfig
 from headrace.shard.settings import ShardSettings
 from headrace.shard.shard import Shard
 from headrace.shard.watch import Watch
+from headrace.sim.groups.options import CLUSTER
+from headrace.sim.groups.product import short_timeouts
 from headrace.sim.nodes.options import NodeOptions
-from headrace.sim.product import short_timeouts
-from headrace.sim.swarm import CLUSTER
 from headrace.storage import store as storage
 from headrace.storage.config import StoreConfig
 

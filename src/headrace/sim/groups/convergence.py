@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from headrace.base.prng import Prng
-from headrace.sim.clients import Client
-from headrace.sim.node import Node
+from headrace.sim.groups.clients import Client
+from headrace.sim.groups.node import Node
 from headrace.vsr.quorum import quorums_of
 
 

@@ -5,14 +5,14 @@ import pytest
 
 from headrace.base.ids import METADATA_GROUP
 from headrace.sim.agenda import MILLISECOND, SECOND
-from headrace.sim.clients import WorkloadOptions
 from headrace.sim.disk import DiskOptions
 from headrace.sim.faults import FaultOptions
+from headrace.sim.groups.clients import WorkloadOptions
+from headrace.sim.groups.options import Options, draw_options
+from headrace.sim.groups.world import World
 from headrace.sim.network import NetworkOptions
 from headrace.sim.outcome import Outcome, Report
-from headrace.sim.swarm import Options, draw_options
-from headrace.sim.world import World
-from tests.sim.standin import StandInSystem
+from tests.sim.groups.standin import StandInSystem
 
 GROUPS = (METADATA_GROUP, 7)
 ROUGH = Options(

@@ -18,9 +18,9 @@ from headrace.ports.segments import (
     WriteSegment,
 )
 from headrace.sim.agenda import Agenda
+from headrace.sim.astray import Astray
+from headrace.sim.folder import Folder, FolderOptions
 from headrace.sim.nodes.actions import make_batch
-from headrace.sim.nodes.astray import Astray
-from headrace.sim.nodes.folder import Folder, FolderOptions
 
 ALWAYS = 1 << 14
 FILE = SegmentFile(namespace=0, created_revision=1, history_epoch=0, base_offset=0)

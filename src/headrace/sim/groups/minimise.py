@@ -6,8 +6,8 @@ from msgspec.structs import asdict, replace
 
 from headrace.sim.disk import DiskOptions
 from headrace.sim.faults import FaultOptions
+from headrace.sim.groups.options import Options
 from headrace.sim.network import NetworkOptions
-from headrace.sim.swarm import Options
 
 
 def minimise(options: Options, fails: Callable[[Options], bool]) -> Options:

@@ -17,9 +17,9 @@ from headrace.base.ids import (
 from headrace.base.limits import KIB
 from headrace.base.prng import Prng
 from headrace.sim.agenda import MILLISECOND, SECOND
-from headrace.sim.clients import WorkloadOptions
 from headrace.sim.disk import DiskOptions
 from headrace.sim.faults import FaultOptions
+from headrace.sim.groups.clients import WorkloadOptions
 from headrace.sim.network import NetworkOptions
 from headrace.vsr.quorum import quorums_of
 

@@ -3,7 +3,7 @@
 from headrace.base.prng import Prng
 from headrace.ports.network import ConnectionClosed, ConnectionOpened
 from headrace.sim.agenda import Agenda
-from headrace.sim.nodes.links import LinkOptions, Links
+from headrace.sim.links import LinkOptions, Links
 
 
 class Guest:

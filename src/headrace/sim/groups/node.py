@@ -8,7 +8,7 @@ from headrace.sim.disk import Disk
 
 if TYPE_CHECKING:
     from headrace.ports.machine import StateMachine
-    from headrace.sim.system import Running
+    from headrace.sim.groups.system import Running
 
 
 class Node:

@@ -9,14 +9,14 @@ import msgspec
 import pytest
 
 from headrace.sim.faults import FaultOptions
-from headrace.sim.minimise import minimise
+from headrace.sim.groups.minimise import minimise
+from headrace.sim.groups.options import Options, draw_options
+from headrace.sim.groups.product import Product
+from headrace.sim.groups.world import World
 from headrace.sim.outcome import Outcome
-from headrace.sim.product import Product
-from headrace.sim.swarm import Options, draw_options
-from headrace.sim.world import World
 from tools.simulate import stored_seeds
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parent.parent.parent.parent
 HASH_SEEDS = ("0", "1")
 
 

@@ -13,7 +13,7 @@ from headrace.base.checksum import xxh3_64
 from headrace.base.limits import HEADER_BYTES
 from headrace.base.prng import Prng
 from headrace.sim.agenda import Agenda, draw_delay
-from headrace.sim.checkers import Checkers
+from headrace.sim.groups.checkers import Checkers
 from headrace.sim.machine import encode_append
 from headrace.sim.network import Network
 from headrace.sim.violation import SimViolationError

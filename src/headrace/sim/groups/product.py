@@ -8,8 +8,8 @@ from headrace.ports.probes import Probes
 from headrace.ports.recovered import Finding
 from headrace.shard.config import GroupConfig, PlaneConfig
 from headrace.shard.consensus.plane import Plane
-from headrace.sim.swarm import CLUSTER, Options
-from headrace.sim.system import Boot, GroupFace, Refused, Running, Wiped
+from headrace.sim.groups.options import CLUSTER, Options
+from headrace.sim.groups.system import Boot, GroupFace, Refused, Running, Wiped
 from headrace.storage import store as storage
 from headrace.storage.config import StoreConfig, journal_name
 from headrace.vsr.replica import Replica

@@ -9,7 +9,7 @@ from headrace.ports.disk import DiskEffect, DiskEvent
 from headrace.ports.machine import StateMachine
 from headrace.ports.network import NetworkEffect, NetworkEvent
 from headrace.ports.probes import Probes
-from headrace.sim.checkers import ReplicaFace
+from headrace.sim.groups.checkers import ReplicaFace
 
 Machines = Callable[[int], StateMachine]
 

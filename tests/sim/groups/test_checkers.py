@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.base.ids import METADATA_GROUP
-from headrace.sim.checkers import Checkers, ReplicaFace
+from headrace.sim.groups.checkers import Checkers, ReplicaFace
 from headrace.sim.machine import AppendMachine, encode_append
 from headrace.sim.violation import SimViolationError
 from headrace.wire.errors import Code

@@ -11,7 +11,7 @@ from headrace.ports.disk import DiskEffect, DiskEvent, Synced, WriteJournal
 from headrace.ports.machine import StateMachine
 from headrace.ports.network import NetworkEffect, NetworkEvent, RequestsArrived, SendReply
 from headrace.ports.probes import Probes
-from headrace.sim.system import Boot, GroupFace, Refused, Running, Wiped
+from headrace.sim.groups.system import Boot, GroupFace, Refused, Running, Wiped
 from headrace.wire.evictions import EvictionReason, encode_eviction
 from headrace.wire.layout import SIZE
 from headrace.wire.numbers import Operation

@@ -20,17 +20,17 @@ from headrace.ports.network import (
     Ticked,
 )
 from headrace.sim.agenda import MILLISECOND, SECOND, Agenda, draw_delay
-from headrace.sim.checkers import Checkers
-from headrace.sim.clients import CLIENT_ENDPOINT_MIN, Client, Joined
-from headrace.sim.convergence import choose_core, lacks_voters, why_not_converged
 from headrace.sim.disk import Disk, DiskOptions
 from headrace.sim.faults import Faults
+from headrace.sim.groups.checkers import Checkers
+from headrace.sim.groups.clients import CLIENT_ENDPOINT_MIN, Client, Joined
+from headrace.sim.groups.convergence import choose_core, lacks_voters, why_not_converged
+from headrace.sim.groups.node import Node
+from headrace.sim.groups.options import CLUSTER, Options
+from headrace.sim.groups.system import Boot, GroupFace, Refused, Running, System, Wiped
 from headrace.sim.machine import AppendMachine, WatchedMachine
 from headrace.sim.network import Network, NetworkOptions
-from headrace.sim.node import Node
 from headrace.sim.outcome import Outcome, Report, judge_probes
-from headrace.sim.swarm import CLUSTER, Options
-from headrace.sim.system import Boot, GroupFace, Refused, Running, System, Wiped
 from headrace.sim.trace import Trace
 from headrace.sim.violation import SimViolationError
 from headrace.wire.errors import CorruptError, DecodeError, RefusedError, RemoteError

@@ -23,8 +23,8 @@ from headrace.ports.segments import (
     WriteSegment,
 )
 from headrace.sim.agenda import Agenda
-from headrace.sim.nodes.astray import Astray
-from headrace.sim.nodes.folder import Folder, FolderOptions
+from headrace.sim.astray import Astray
+from headrace.sim.folder import Folder, FolderOptions
 from headrace.sim.violation import SimViolationError
 
 FILE = SegmentFile(namespace=0, created_revision=1, history_epoch=0, base_offset=0)

@@ -55,8 +55,8 @@ from headrace.ports.segments import (
     WriteSegment,
 )
 from headrace.sim.agenda import Agenda, exponential
+from headrace.sim.astray import Astray
 from headrace.sim.disk import SECTOR_BYTES
-from headrace.sim.nodes.astray import Astray
 from headrace.sim.violation import SimViolationError
 from headrace.wire.errors import CorruptError
 from headrace.wire.segment import decode_segment_header
