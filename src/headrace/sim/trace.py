@@ -7,8 +7,17 @@ import msgspec
 import xxhash
 
 from headrace.base.limits import HEADER_BYTES
-from headrace.ports.disk import ReplaceFile, WriteBlock, WriteJournal
-from headrace.ports.network import FramesArrived, RequestsArrived, SendFrame, SendReply, Ticked
+from headrace.ports.credentials import HashPassword, MintToken, TokenMinted, VerifyPassword
+from headrace.ports.disk import FromStore, OnStore, ReplaceFile, WriteBlock, WriteJournal
+from headrace.ports.network import (
+    FramesArrived,
+    RequestsArrived,
+    SendFrame,
+    SendReply,
+    SendToConnection,
+    Ticked,
+)
+from headrace.ports.segments import SegmentFile, SegmentRead, WriteIndex, WriteSegment
 from headrace.wire.evictions import EVICTION
 from headrace.wire.layout import KIND_OFFSET
 from headrace.wire.numbers import FrameKind
@@ -20,6 +29,7 @@ LAST = 300
 
 _KINDS = {int(kind): kind.name for kind in FrameKind}
 _ENCODER = msgspec.msgpack.Encoder()
+_SECRETS = (VerifyPassword, HashPassword, MintToken, TokenMinted)
 
 
 class Trace:
@@ -34,6 +44,8 @@ class Trace:
     def add(self, now: int, node: int, happened: msgspec.Struct | str) -> None:
         """Take note of one event, one effect, or a word of the world's own."""
         self.count += 1
+        if type(happened) in _SECRETS:  # A secret is not written down.
+            happened = f"{type(happened).__name__} {happened.token}"  # type: ignore[union-attr]
         if type(happened) is SendReply:
             data = happened.frame
         elif type(happened) is str:
@@ -64,25 +76,54 @@ def describe(now: int, node: int, happened: object) -> str:
 def _short(happened: object) -> str:
     match happened:
         case str():
-            told = f"** {happened}"
+            return f"** {happened}"
+        case OnStore():
+            return f"{_short(happened.effect)} (store {happened.store})"
+        case FromStore():
+            return f"{_short(happened.event)} (store {happened.store})"
+        case _:
+            return _short_network(happened) or _short_file(happened) or repr(happened)[:200]
+
+
+def _short_network(happened: object) -> str:
+    match happened:
         case SendFrame():
-            told = f"-> {happened.replica} {_frame(happened.frame)}"
+            return f"-> {happened.replica} {_frame(happened.frame)}"
         case SendReply():
-            told = f"=> client {happened.client:x} {_frame(happened.frame)}"
+            return f"=> client {happened.client:x} {_frame(happened.frame)}"
+        case SendToConnection():
+            return f"=> connection {happened.connection} {_frame(b''.join(happened.parts))}"
         case FramesArrived():
-            told = "<- " + "; ".join(f"{who} {_frame(frame)}" for who, frame in happened.frames)
+            return "<- " + "; ".join(f"{who} {_frame(frame)}" for who, frame in happened.frames)
         case RequestsArrived():
-            told = "<= " + "; ".join(_frame(bytes(frame)) for _, frame in happened.frames)
+            return "<= " + "; ".join(_frame(bytes(frame)) for _, frame in happened.frames)
+        case _:
+            return ""
+
+
+def _short_file(happened: object) -> str:
+    match happened:
         case WriteJournal():
-            told = (
+            return (
                 f"journal {happened.sequence} file {happened.file} at {happened.position}"
                 f" {len(happened.data)} bytes{' sync' if happened.sync else ''}"
             )
         case WriteBlock() | ReplaceFile():
-            told = f"{type(happened).__name__} {happened.name} {len(happened.data)} bytes"
+            return f"{type(happened).__name__} {happened.name} {len(happened.data)} bytes"
+        case WriteSegment():
+            size = sum(len(part) for part in happened.parts)
+            return f"write {_file(happened.file)} at {happened.position} {size} bytes"
+        case WriteIndex():
+            return f"index of {_file(happened.file)}"
+        case SegmentRead():
+            size = -1 if happened.data is None else len(happened.data)
+            return f"read {happened.token}: {size} bytes"
         case _:
-            told = repr(happened)[:200]
-    return told
+            return ""
+
+
+def _file(file: SegmentFile) -> str:
+    return repr(file)[12:-1]
 
 
 _LAYOUTS = LAYOUTS | {each.kind: each for each in (REQUEST, REPLY, EVICTION)}

@@ -55,8 +55,8 @@ from headrace.sim.nodes.history import Applied, Incarnation, Reign
 from headrace.sim.nodes.host import Host, owners_of
 from headrace.sim.nodes.options import NEVER_IDLE_TICKS, NodeOptions
 from headrace.sim.nodes.product import Product
-from headrace.sim.nodes.trace import NodeTrace
 from headrace.sim.nodes.watched import WatchedMachine
+from headrace.sim.trace import Trace
 from headrace.sim.violation import SimViolationError
 from headrace.storage.config import journal_name
 from headrace.storage.moments import find_older
@@ -79,7 +79,7 @@ class Cluster:
         options: NodeOptions,
         prng: Prng,
         agenda: Agenda,
-        trace: NodeTrace,
+        trace: Trace,
         on_down: Callable[[int], None],
     ) -> None:
         self.options = options

@@ -21,8 +21,8 @@ from headrace.sim.nodes.cluster import WALL_START, Cluster
 from headrace.sim.nodes.depose import Deposer
 from headrace.sim.nodes.host import Host
 from headrace.sim.nodes.options import NodeOptions
-from headrace.sim.nodes.trace import NodeTrace
 from headrace.sim.outcome import Outcome, Report, judge_probes
+from headrace.sim.trace import Trace
 from headrace.sim.violation import SimViolationError
 from headrace.vsr.quorum import quorums_of
 from headrace.wire.errors import CorruptError, DecodeError, RefusedError, RemoteError
@@ -53,7 +53,7 @@ class NodeWorld:
         prng = Prng(options.seed)
         self.options = options
         self.agenda = Agenda()
-        self.trace = NodeTrace(tell)
+        self.trace = Trace(tell)
         self.cluster = Cluster(options, prng, self.agenda, self.trace, self._node_down)
         self._board = Board(options.workload)
         self.clients = self._make_clients(prng.fork("workload"))
