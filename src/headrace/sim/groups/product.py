@@ -6,16 +6,16 @@ from headrace.ports.disk import DiskEffect, DiskEvent
 from headrace.ports.network import NetworkEffect, NetworkEvent
 from headrace.ports.probes import Probes
 from headrace.ports.recovered import Finding
-from headrace.shard.config import GroupConfig, PlaneConfig
+from headrace.shard.config import GroupConfig
 from headrace.shard.consensus.plane import Plane
-from headrace.sim.groups.options import CLUSTER, Options
+from headrace.sim.groups.options import Options
 from headrace.sim.groups.system import Boot, GroupFace, Refused, Running, Wiped
+from headrace.sim.product import plane_config, store_config
 from headrace.storage import store as storage
 from headrace.storage.config import StoreConfig, journal_name
 from headrace.vsr.replica import Replica
 from headrace.vsr.sessions import ClientTable
 from headrace.vsr.state import Status
-from headrace.vsr.timeouts import Timeouts
 
 
 class _Face:
@@ -113,7 +113,6 @@ class Product:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._timeouts = short_timeouts(options.heartbeat_ticks)
         self._groups = tuple(
             GroupConfig(group, group not in options.replicated_groups) for group in options.groups
         )
@@ -129,16 +128,7 @@ class Product:
             return Wiped()
         if isinstance(opened, storage.Refused):
             return Refused(str(opened))
-        config = PlaneConfig(
-            cluster=CLUSTER,
-            replica=boot.node,
-            replica_count=self._options.replica_count,
-            timeouts=self._timeouts,
-            seed=boot.seed,
-            pipeline_max=self._options.store.pipeline_max,
-            chunk_bytes=self._options.store.chunk_bytes,
-            slice_groups_max=self._options.store.slice_groups_max,
-        )
+        config = plane_config(self._options, self._options.store, boot.node, boot.seed)
         plane = Plane(config, opened)
         for group in self._groups:
             plane.add_group(group, boot.machines(group.group), ClientTable())
@@ -149,26 +139,4 @@ class Product:
         return journal_name(file)
 
     def _store_config(self, node: int, boot_identity: int) -> StoreConfig:
-        return StoreConfig(
-            cluster=CLUSTER,
-            replica=node,
-            replica_count=self._options.replica_count,
-            journal_bytes_max=self._options.store.journal_bytes,
-            journal_files=self._options.store.journal_files,
-            record_bytes_max=self._options.store.record_bytes_max,
-            boot_identity=boot_identity,
-        )
-
-
-def short_timeouts(beat: int) -> Timeouts:
-    """Give short waits in the proportions of the long ones."""
-    return Timeouts(
-        heartbeat_interval=beat,
-        heartbeat_timeout=10 * beat,
-        prepare_retransmit_interval=max(1, beat // 2),
-        view_change_retransmit_interval=beat,
-        view_change_status_timeout=10 * beat,
-        request_start_view_retransmit_interval=2 * beat,
-        repair_retry_interval=2 * beat,
-        transfer_retry_interval=2 * beat,
-    )
+        return store_config(self._options, self._options.store, node, boot_identity)

@@ -26,11 +26,12 @@ from headrace.sim.groups.checkers import Checkers
 from headrace.sim.groups.clients import CLIENT_ENDPOINT_MIN, Client, Joined
 from headrace.sim.groups.convergence import choose_core, lacks_voters, why_not_converged
 from headrace.sim.groups.node import Node
-from headrace.sim.groups.options import CLUSTER, Options
+from headrace.sim.groups.options import Options
 from headrace.sim.groups.system import Boot, GroupFace, Refused, Running, System, Wiped
 from headrace.sim.machine import AppendMachine, WatchedMachine
 from headrace.sim.network import Network, NetworkOptions
 from headrace.sim.outcome import Outcome, Report, judge_probes
+from headrace.sim.product import CLUSTER
 from headrace.sim.trace import Trace
 from headrace.sim.violation import SimViolationError
 from headrace.wire.errors import CorruptError, DecodeError, RefusedError, RemoteError

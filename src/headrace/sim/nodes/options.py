@@ -8,26 +8,71 @@ from headrace.sim.agenda import MILLISECOND, SECOND
 from headrace.sim.disk import DiskOptions
 from headrace.sim.faults import FaultOptions
 from headrace.sim.folder import FolderOptions
-from headrace.sim.groups.options import draw_slice, tells_all
 from headrace.sim.links import LinkOptions
 from headrace.sim.network import NetworkOptions
 from headrace.sim.nodes.actions import WorkloadOptions
-from headrace.vsr.quorum import quorums_of
+from headrace.sim.options import RunOptions, StoreOptions
+from headrace.sim.swarm import (
+    RATE,
+    Table,
+    draw,
+    draw_atlas,
+    draw_slice,
+    millis,
+    sometimes,
+    tells_all,
+)
 
 NEVER_IDLE_TICKS = 1_000_000  # longer than any run
-_RATE = 1 << 14  # rates are parts of this
 _REPLICAS = (1, 1, 1, 3, 3, 3, 3, 5)
 IS_ASTRAY_DRAWN = True  # whether disks that mix up segments and indexes are drawn at all
 
+_NETWORK: Table = {
+    "delay_min": (50, 500),
+    "delay_mean": (100, 1_000, 5_000),
+    "loss": (0, 0, RATE // 100, RATE // 20),
+    "duplicate": (0, RATE // 50, RATE // 10),
+    "corrupt": (0,) * 9 + (RATE // 100,),
+    "stale": (0, RATE // 50),
+    "is_ordered": (True, False),
+    "capacity": (1_000, 1_000, 48),
+}
+_DISK: Table = {
+    "write_mean": (20, 200),
+    "sync_mean": (300, 2_000, 10_000),
+    "slow": (0, 0, RATE // 200),
+    "lost": (0, 0, RATE // 200),
+    "misdirected": (0, 0, RATE // 200),
+    "read_error": (0, RATE // 50),
+    "write_error": (0, 0, 0, RATE // 2_000),
+}
+_FAULTS: Table = {
+    "crash_mean": sometimes(85, 400, 1_200, 3_000),
+    "crash_all_mean": sometimes(20, 2_500, 5_000),
+    "restart_mean": millis(50, 300, 1_000),
+    "power": (0, 40, 80, 100),
+    "between_effects": (0, 50, 90),
+    "wipe": (0, 0, 30, 60),
+    "pause_mean": sometimes(30, 1_000, 3_000),
+    "pause_length": millis(50, 500),
+    "partition_mean": sometimes(50, 1_000, 3_000),
+    "partition_length": millis(200, 1_000),
+    "kind_mean": sometimes(5, 1_000, 2_000),
+    "clog_mean": sometimes(25, 500, 2_000),
+    "clog_length": millis(50, 500),
+    "rot_mean": sometimes(50, 100, 300, 1_000),
+    "full_mean": sometimes(20, 1_000, 2_000),
+    "full_length": millis(100, 500),
+    "clock_mean": sometimes(30, 500, 2_000),
+}
 
-class SizeOptions(msgspec.Struct, frozen=True, kw_only=True):
+
+class SizeOptions(StoreOptions, frozen=True, kw_only=True):
     """How small everything is, so that it rolls, fills and is checkpointed in every run."""
 
-    journal_files: int = 5
-    journal_bytes: int = 5 * 32 * KIB
-    record_bytes_max: int = 8 * KIB
     pipeline_max: int = 16
     chunk_bytes: int = 1_000
+    offsets_reserved: int = 32
     segment_bytes: int = 4_000
     piece_bytes: int = 1_000
     retained_bytes: int = 8_000
@@ -35,8 +80,6 @@ class SizeOptions(msgspec.Struct, frozen=True, kw_only=True):
     store_bytes: int = 1_500
     store_ticks: int = 3
     retention_ticks: int = 40
-    offsets_reserved: int = 32
-    slice_groups_max: int = 256
     clock_tolerance: int = 2 * SECOND  # below every leap that clocks make here
     consumers_idle_ticks: int = NEVER_IDLE_TICKS
     index_step_bytes: int = 600
@@ -50,26 +93,15 @@ class DeposeOptions(msgspec.Struct, frozen=True, kw_only=True):
     length: int = 0
 
 
-class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
+class NodeOptions(RunOptions, frozen=True, kw_only=True):
     """All that decides a run, besides the code."""
 
-    seed: int
-    replica_count: int = 1
-    atlas: tuple[int, ...] = ()  # nodes whose disk may be damaged or wiped
-    safety_limit: int = 6 * SECOND
-    liveness_limit: int = 60 * SECOND
-    events_max: int = 300_000
-    heartbeat_ticks: int = 4
     workload: WorkloadOptions = WorkloadOptions()
-    network: NetworkOptions = NetworkOptions()
     links: LinkOptions = LinkOptions()
-    disk: DiskOptions = DiskOptions()
     folder: FolderOptions = FolderOptions()
-    faults: FaultOptions = FaultOptions()
     depose: DeposeOptions = DeposeOptions()
     sizes: SizeOptions = SizeOptions()
     segment_rot: int = 0  # percent of rot that strikes segments instead of journals
-    canary: bool = False  # later answers are changed as they are applied: checkers must see it
 
     @property
     def is_power_for_all(self) -> bool:
@@ -88,22 +120,20 @@ def draw_node_options(seed: int) -> NodeOptions:
     """Give the options of a seed."""
     prng = Prng(seed).fork("nodes")
     replica_count = prng.choice(_REPLICAS)
-    nodes = list(range(replica_count))
-    prng.shuffle(nodes)
-    damaged_max = quorums_of(replica_count).replication - 1
+    atlas = draw_atlas(prng, replica_count)
     is_alone = replica_count == 1
     if is_alone and prng.chance(1, 3):
-        damaged_max = 1  # Only its segments rot: nothing is repaired, and nothing wrong served.
+        atlas = (0,)  # Only its segments rot: nothing is repaired, and nothing wrong served.
     safety_limit = prng.between(2, 8) * SECOND
     heartbeat_ticks = prng.choice((2, 4))
-    faults = _draw_faults(prng)
+    faults = draw(FaultOptions, prng, _FAULTS)
     errors = Prng(seed).fork("segment errors")  # apart, so that it changes no other draw
     registers = Prng(seed).fork("shared names").choice((0, 0, 60))  # apart, too
     astray = Prng(seed).fork("astray")  # and apart, too
     unnumbered = Prng(seed).fork("unnumbered").choice((0, 0, 1))  # and this
     is_astray = IS_ASTRAY_DRAWN and astray.chance(1, 3)
     if is_astray and is_alone:
-        damaged_max = 1
+        atlas = (0,)
     if registers:
         # Others must elect soon, and no other partition may end what deposes a primary.
         heartbeat_ticks = 2
@@ -111,23 +141,25 @@ def draw_node_options(seed: int) -> NodeOptions:
     options = NodeOptions(
         seed=seed,
         replica_count=replica_count,
-        atlas=tuple(sorted(nodes[:damaged_max])),
+        atlas=atlas,
         safety_limit=safety_limit,
         liveness_limit=(30 + 10 * heartbeat_ticks) * SECOND,
         heartbeat_ticks=heartbeat_ticks,
         workload=_add_unnumbered(_draw_workload(prng, safety_limit, registers), unnumbered),
-        network=_draw_network(prng),
+        network=draw(NetworkOptions, prng, _NETWORK),
         links=LinkOptions(
-            delay_mean=prng.choice((100, 1_000, 5_000)), breaks=prng.choice((0, 0, _RATE // 100))
+            delay_mean=prng.choice((100, 1_000, 5_000)), breaks=prng.choice((0, 0, RATE // 100))
         ),
-        disk=msgspec.structs.replace(_draw_disk(prng), tells_all=tells_all(seed)),
+        disk=msgspec.structs.replace(
+            draw(DiskOptions, prng, _DISK), slow_mean=100 * MILLISECOND, tells_all=tells_all(seed)
+        ),
         folder=FolderOptions(
             write_mean=prng.choice((20, 500)),
             sync_mean=prng.choice((500, 5_000, 40_000, 150_000)),
             read_mean=prng.choice((100, 3_000, 30_000)),
-            index_lost=prng.choice((0, _RATE // 4)),
-            write_error=errors.choice((0, 0, 0, _RATE // 100)),
-            sync_error=errors.choice((0, 0, 0, _RATE // 50)),
+            index_lost=prng.choice((0, RATE // 4)),
+            write_error=errors.choice((0, 0, 0, RATE // 100)),
+            sync_error=errors.choice((0, 0, 0, RATE // 50)),
         ),
         faults=msgspec.structs.replace(
             faults, kill_at=safety_limit // 2, wipe=0 if is_alone else faults.wipe
@@ -167,9 +199,9 @@ def _add_astray(options: NodeOptions, prng: Prng) -> NodeOptions:
         workload=workload,
         folder=replace(
             options.folder,
-            read_astray=prng.choice((0, _RATE // 32, _RATE // 8)),
-            write_astray=prng.choice((0, _RATE // 64, _RATE // 16)),
-            index_astray=prng.choice((0, _RATE // 3, _RATE // 2)),
+            read_astray=prng.choice((0, RATE // 32, RATE // 8)),
+            write_astray=prng.choice((0, RATE // 64, RATE // 16)),
+            index_astray=prng.choice((0, RATE // 3, RATE // 2)),
             misplaced=prng.choice((0, 50, 100)),
         ),
         faults=replace(options.faults, rot_mean=prng.choice((0, 150, 400, 1_000)) * MILLISECOND),
@@ -216,57 +248,6 @@ def _add_unnumbered(workload: WorkloadOptions, count: int) -> WorkloadOptions:
         return workload
     return msgspec.structs.replace(
         workload, unnumbered=count, replay=20, client_count=max(2, workload.client_count)
-    )
-
-
-def _draw_network(prng: Prng) -> NetworkOptions:
-    return NetworkOptions(
-        delay_min=prng.choice((50, 500)),
-        delay_mean=prng.choice((100, 1_000, 5_000)),
-        loss=prng.choice((0, 0, _RATE // 100, _RATE // 20)),
-        duplicate=prng.choice((0, _RATE // 50, _RATE // 10)),
-        corrupt=prng.choice((0,) * 9 + (_RATE // 100,)),
-        stale=prng.choice((0, _RATE // 50)),
-        is_ordered=prng.chance(1, 2),
-        capacity=prng.choice((1_000, 1_000, 48)),
-    )
-
-
-def _draw_disk(prng: Prng) -> DiskOptions:
-    return DiskOptions(
-        write_mean=prng.choice((20, 200)),
-        sync_mean=prng.choice((300, 2_000, 10_000)),
-        slow=prng.choice((0, 0, _RATE // 200)),
-        slow_mean=100 * MILLISECOND,
-        lost=prng.choice((0, 0, _RATE // 200)),
-        misdirected=prng.choice((0, 0, _RATE // 200)),
-        read_error=prng.choice((0, _RATE // 50)),
-        write_error=prng.choice((0, 0, 0, _RATE // 2_000)),
-    )
-
-
-def _draw_faults(prng: Prng) -> FaultOptions:
-    def mean(chance: int, *choices: int) -> int:
-        return prng.choice(choices) * MILLISECOND if prng.below(100) < chance else 0
-
-    return FaultOptions(
-        crash_mean=mean(85, 400, 1_200, 3_000),
-        crash_all_mean=mean(20, 2_500, 5_000),
-        restart_mean=prng.choice((50, 300, 1_000)) * MILLISECOND,
-        power=prng.choice((0, 40, 80, 100)),
-        between_effects=prng.choice((0, 50, 90)),
-        wipe=prng.choice((0, 0, 30, 60)),
-        pause_mean=mean(30, 1_000, 3_000),
-        pause_length=prng.choice((50, 500)) * MILLISECOND,
-        partition_mean=mean(50, 1_000, 3_000),
-        partition_length=prng.choice((200, 1_000)) * MILLISECOND,
-        kind_mean=mean(5, 1_000, 2_000),
-        clog_mean=mean(25, 500, 2_000),
-        clog_length=prng.choice((50, 500)) * MILLISECOND,
-        rot_mean=mean(50, 100, 300, 1_000),
-        full_mean=mean(20, 1_000, 2_000),
-        full_length=prng.choice((100, 500)) * MILLISECOND,
-        clock_mean=mean(30, 500, 2_000),
     )
 
 

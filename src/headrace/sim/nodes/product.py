@@ -8,9 +8,8 @@ from headrace.shard.config import PlaneConfig
 from headrace.shard.settings import ShardSettings
 from headrace.shard.shard import Shard
 from headrace.shard.watch import Watch
-from headrace.sim.groups.options import CLUSTER
-from headrace.sim.groups.product import short_timeouts
 from headrace.sim.nodes.options import NodeOptions
+from headrace.sim.product import plane_config, store_config
 from headrace.storage import store as storage
 from headrace.storage.config import StoreConfig
 
@@ -71,29 +70,7 @@ class Product:
         return Shard(settings, opened[0], opened[1], watch=watch)
 
     def _plane_config(self, node: int, store: int, seed: int) -> PlaneConfig:
-        sizes = self._options.sizes
-        return PlaneConfig(
-            cluster=CLUSTER,
-            replica=node,
-            replica_count=self._options.replica_count,
-            timeouts=short_timeouts(self._options.heartbeat_ticks),
-            seed=seed,
-            journal=store,
-            pipeline_max=sizes.pipeline_max,
-            chunk_bytes=sizes.chunk_bytes,
-            offsets_reserved=sizes.offsets_reserved,
-            slice_groups_max=sizes.slice_groups_max,
-        )
+        return plane_config(self._options, self._options.sizes, node, seed, store)
 
     def _store_config(self, node: int, store: int, boot_identity: int) -> StoreConfig:
-        sizes = self._options.sizes
-        return StoreConfig(
-            cluster=CLUSTER,
-            replica=node,
-            replica_count=self._options.replica_count,
-            journal_bytes_max=sizes.journal_bytes,
-            journal_files=sizes.journal_files,
-            record_bytes_max=sizes.record_bytes_max,
-            boot_identity=boot_identity,
-            journal=store,
-        )
+        return store_config(self._options, self._options.sizes, node, boot_identity, store)
