@@ -96,6 +96,8 @@ night: $(READY)  ## for a night: 1,000 kills, 200 cuts, a million frames, Spark 
 	$(BIN)/python -m tools.night_crates all
 	FUZZ_FRAMES=1000000 $(BIN)/python -m pytest -q tests/e2e/test_fuzz.py
 	FLIP_STEP=1 $(BIN)/python -m pytest -q tests/partitions/test_flips.py
+	$(BIN)/python -m tools.detect --jobs 2
+	$(BIN)/python -m tools.mutate --jobs 2
 	$(MAKE) audit
 
 .PHONY: sbom audit

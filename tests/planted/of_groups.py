@@ -509,7 +509,3 @@ BUGS = {
         *_STORAGE,
     )
 }
-
-# No seed up to 300 shows these since runs changed: they only have to fit the code. The hunt still
-# looks for them; what is found leaves this list.
-UNSEEN = ("sync_point_of_records_ignored",)
