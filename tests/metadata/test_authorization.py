@@ -1,7 +1,6 @@
 """Every command against every level at which a permission can be given."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -12,56 +11,20 @@ from headrace.wire.commands import messages, streams, topics, users
 from headrace.wire.commands.table import COMMANDS
 from headrace.wire.errors import Code
 from headrace.wire.numbers import UserStatus
-from headrace.wire.permissions import (
-    GlobalPermissions,
-    Permissions,
-    StreamPermissions,
-    TopicPermissions,
+from tests.metadata.rights import (
+    OTHER,
+    STREAM,
+    TOPIC,
+    USER,
+    allowed,
+    everywhere,
+    on_stream,
+    on_topic,
+    staged,
 )
 from tests.metadata.stage import Stage, code_of
-from tests.scenarios import check_scenario
-
-STREAM, TOPIC = 0, 0
-OTHER = 1  # a stream and a topic for which nothing was granted
-USER = 1
 
 LEVELS = ("none", "stream", "topic", "global", "root")
-
-
-def everywhere(*flags: str) -> Permissions:
-    return Permissions(everywhere=GlobalPermissions(**dict.fromkeys(flags, True)))
-
-
-def on_stream(*flags: str) -> Permissions:
-    granted = StreamPermissions(stream_id=STREAM, **dict.fromkeys(flags, True))  # type: ignore[arg-type]  # flags are bool
-    return Permissions(streams=(granted,))
-
-
-def on_topic(*flags: str) -> Permissions:
-    granted = TopicPermissions(topic_id=TOPIC, **dict.fromkeys(flags, True))
-    return Permissions(streams=(StreamPermissions(stream_id=STREAM, topics=(granted,)),))
-
-
-def staged(permissions: Permissions | None = None) -> Stage:
-    """Two streams with two topics each, a group, and a user with these permissions."""
-    stage = Stage()
-    for stream in ("shop", "bank"):
-        stage.create_stream(stream)
-        for topic in ("orders", "parcels"):
-            stage.create_topic(stream, topic, 2)
-            stage.create_group(stream, topic, "billing")
-    stage.create_user("alice", permissions)
-    return stage
-
-
-def allowed(stage: Stage, user: int, command: int, *, stream: int = STREAM) -> bool:
-    """Ask as dispatch does: with as much of the target as the command has."""
-    resource = RULES[command].resource
-    if resource is Resource.TOPIC:
-        return authorize(stage.state, user, command, stream, TOPIC)
-    if resource is Resource.STREAM:
-        return authorize(stage.state, user, command, stream)
-    return authorize(stage.state, user, command, target_user=0)
 
 
 def test_every_command_has_its_row() -> None:
@@ -125,40 +88,6 @@ def test_users_may_read_themselves_and_change_their_password() -> None:
         assert authorize(stage.state, USER, command.code, target_user=USER)
         assert not authorize(stage.state, USER, command.code, target_user=0)
     assert not authorize(stage.state, USER, users.UPDATE_USER.code, target_user=USER)
-
-
-def test_the_table_in_words(is_rewriting: bool) -> None:
-    """What suffices for each command, found out flag by flag."""
-    path = Path(__file__).parent / "scenarios" / "authorization.txt"
-    check_scenario(path, _suffices, is_rewriting=is_rewriting)
-
-
-def _suffices(command: str) -> list[str]:
-    assert command == "table"
-    stages = {
-        level: {flag: staged(grant(flag)) for flag in flags}
-        for level, flags, grant in (
-            ("global", EVERYWHERE_FLAGS, everywhere),
-            ("stream", STREAM_FLAGS, on_stream),
-            ("topic", TOPIC_FLAGS, on_topic),
-        )
-    }
-    nobody = staged()
-    lines = []
-    for code, known in sorted(COMMANDS.items()):
-        if allowed(nobody, USER, code):
-            who = "anybody" if RULES[code].resource is Resource.OPEN else "any user"
-            lines.append(f"{known.name}: {who}")
-            continue
-        parts = [
-            f"{level} " + " ".join(found)
-            for level, by_flag in stages.items()
-            if (found := [flag for flag, stage in by_flag.items() if allowed(stage, USER, code)])
-        ]
-        if RULES[code].resource is Resource.USER:
-            parts.append("the user itself")
-        lines.append(f"{known.name}: " + "; ".join(parts))
-    return lines
 
 
 OPS: dict[int, Callable[[Stage], object]] = {
