@@ -1,6 +1,7 @@
 """All planted bugs, by their names."""
 
-from tests.planted import of_groups, of_nodes
+from tests.planted import of_groups, of_metadata, of_nodes
 
-BUGS = {**of_groups.BUGS, **of_nodes.BUGS}
-assert len(BUGS) == len(of_groups.BUGS) + len(of_nodes.BUGS), "a name is given twice"
+_PARTS = (of_groups.BUGS, of_nodes.BUGS, of_metadata.BUGS)
+BUGS = {name: bug for part in _PARTS for name, bug in part.items()}
+assert len(BUGS) == sum(map(len, _PARTS)), "a name is given twice"
