@@ -67,6 +67,7 @@ class Commands:
     drop-index SEGMENT             remove the index of a segment
     transfer REPLICA               take over the state of another replica
     files, show                    show the files; show what the partition says of itself
+    reached MARK                   show how often its code passed a mark since the last start
     """
 
     def __init__(self) -> None:
@@ -233,6 +234,9 @@ class Commands:
 
     def do_show(self) -> list[str]:
         return describe_partition(self.stage.machine)
+
+    def do_reached(self, mark: str) -> list[str]:
+        return [f"{mark}: {self.stage.probes.counts.get(mark, 0)}"]
 
     # Damage, and other replicas.
 

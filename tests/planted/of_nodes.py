@@ -223,6 +223,43 @@ _SEGMENTS = (
         "A write that was answered is done.",
         Edit(writer.SegmentWriter.on_written, "if self._is_round_short:", "if False:"),
     ),
+    bug(
+        "time_begins_at_its_mark",
+        "The mark of a time is where its first message is.",
+        Edit(index._Marks.before, "bisect_left(", "bisect_right("),
+    ),
+    bug(
+        "time_begins_with_its_piece",
+        "A piece that begins with a time holds the first message of it.",
+        Edit(
+            index.SegmentIndex.find_time,
+            "part.at(0).timestamp < timestamp",
+            "part.at(0).timestamp <= timestamp",
+        ),
+    ),
+    bug(
+        "time_begins_in_memory",
+        "If memory begins with a time, the files have nothing of it.",
+        Edit(
+            reads.Reads._plan_timestamp,
+            "self.tail.first_timestamp < timestamp",
+            "self.tail.first_timestamp <= timestamp",
+        ),
+    ),
+    bug(
+        "damage_before_memory_passed",
+        "Damage in a file does not concern a time that memory holds.",
+        Edit(
+            reads.Reads._turn_to_tail,
+            "self.tail.first_timestamp < timestamp",
+            "self.tail.first_timestamp <= timestamp",
+        ),
+    ),
+    bug(
+        "late_mark_in_the_index",
+        "Every batch that was noted after a restart is a mark.",
+        Edit(index.SegmentIndex.adopt, "0 if self._is_late_marked else 1", "0"),
+    ),
 )
 
 _REQUESTS = (
