@@ -102,7 +102,7 @@ class Model:
             case First():
                 pass
             case Last():
-                wanted = self.next_offset - count
+                wanted = self.rows[-1].offset + 1 - count if self.rows else 0
             case NextAfter(stored_offset=stored):
                 wanted = 0 if stored is None else stored + 1
             case FromTimestamp(timestamp=timestamp):

@@ -260,6 +260,15 @@ _SEGMENTS = (
         "Every batch that was noted after a restart is a mark.",
         Edit(index.SegmentIndex.adopt, "0 if self._is_late_marked else 1", "0"),
     ),
+    bug(
+        "last_before_the_next_offset",
+        "The last message is the one before the next offset.",
+        Edit(
+            reads.Reads._offset_of,
+            "self.log.segments[-1].end_offset - count",
+            "self.log.next_offset - count",
+        ),
+    ),
 )
 
 _REQUESTS = (

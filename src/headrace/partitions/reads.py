@@ -170,7 +170,7 @@ class Reads:
             case First():
                 return 0
             case Last():
-                return self.log.next_offset - count
+                return self.log.segments[-1].end_offset - count  # A lost range may be the last.
             case NextAfter(stored_offset=stored):
                 return 0 if stored is None else stored + 1
 
