@@ -38,7 +38,7 @@ from headrace.wire.commands.internal import (
     Retain,
     TrimUpTo,
 )
-from headrace.wire.errors import RefusedError
+from headrace.wire.errors import Code, RefusedError
 from headrace.wire.numbers import ConsumerKind, Operation
 from headrace.wire.replica.prepares import PrepareHeader
 from headrace.wire.replies import REPLY, ReplyHeader
@@ -317,6 +317,19 @@ class Stage:
         if isinstance(result, RefusedError):
             raise result
         return result
+
+
+def poll_or_range(stage: Stage, start: PollStart, count: int) -> list[Row] | tuple[int, int]:
+    """Poll; return what a consumer sees, or the range that cannot be read."""
+    try:
+        return rows(stage.poll(start, count))
+    except RefusedError as error:
+        if error.code != Code.CANNOT_READ_MESSAGE:
+            raise
+        first, last = error.facts["first_offset"], error.facts["last_offset"]
+        assert isinstance(first, int)
+        assert isinstance(last, int)
+        return first, last
 
 
 def reply_frame(header: PrepareHeader, payload: bytes) -> bytes:

@@ -12,7 +12,7 @@ from headrace.partitions.options import PartitionOptions
 from headrace.ports.segments import SegmentFile
 from headrace.wire.errors import Code, RefusedError
 from tests.kernel.samples import Row
-from tests.partitions.stage import Stage, make_options, rows
+from tests.partitions.stage import Stage, make_options, poll_or_range, rows
 
 OPTIONS = make_options(segment_bytes=1900, piece_bytes=1300, index_step_bytes=500)
 Range = tuple[int, int]
@@ -39,18 +39,6 @@ def filled(
         stage.checkpoint()
         stage.restart()
     return stage
-
-
-def poll_or_range(stage: Stage, start: PollStart, count: int) -> list[Row] | Range:
-    try:
-        return rows(stage.poll(start, count))
-    except RefusedError as error:
-        if error.code != Code.CANNOT_READ_MESSAGE:
-            raise
-        first, last = error.facts["first_offset"], error.facts["last_offset"]
-        assert isinstance(first, int)
-        assert isinstance(last, int)
-        return first, last
 
 
 def check_polls(stage: Stage, good: list[Row], damaged: Range) -> list[Range]:

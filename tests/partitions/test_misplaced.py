@@ -12,9 +12,16 @@ from headrace.partitions.gather import First, FromOffset, FromTimestamp, Last, N
 from headrace.partitions.options import PartitionOptions
 from headrace.ports.segments import SegmentFile
 from headrace.wire.batches import split_batches
-from headrace.wire.errors import Code, RefusedError
-from tests.kernel.samples import Row, batch_of, simple_messages
-from tests.partitions.stage import NAMESPACE, PLENTY, REVISION, Stage, make_options, rows
+from tests.kernel.samples import batch_of, simple_messages
+from tests.partitions.stage import (
+    NAMESPACE,
+    PLENTY,
+    REVISION,
+    Stage,
+    make_options,
+    poll_or_range,
+    rows,
+)
 
 STEP = 800
 SENDS = 24
@@ -123,22 +130,10 @@ def rebuild(stage: Stage) -> None:
     stage.files.indexes.clear()
     stage.restart()
     for offset in range(60):
-        poll(stage, FromOffset(offset), 3)
+        poll_or_range(stage, FromOffset(offset), 3)
 
 
 INDEXES = [keep, delete, rebuild]
-
-
-def poll(stage: Stage, start: PollStart, count: int) -> list[Row] | tuple[int, int]:
-    try:
-        return rows(stage.poll(start, count))
-    except RefusedError as error:
-        if error.code != Code.CANNOT_READ_MESSAGE:
-            raise
-        first, last = error.facts["first_offset"], error.facts["last_offset"]
-        assert isinstance(first, int)
-        assert isinstance(last, int)
-        return first, last
 
 
 def check(case: Case, wrong: tuple[int, int], *, offsets_max: int) -> None:
@@ -153,7 +148,7 @@ def check(case: Case, wrong: tuple[int, int], *, offsets_max: int) -> None:
             (FromTimestamp(row.timestamp), stamped),
         ]
         for start, wanted in starts:
-            found = poll(case.stage, start, 7)
+            found = poll_or_range(case.stage, start, 7)
             if isinstance(found, list):
                 assert found == good[wanted : wanted + len(found)]
                 assert found
@@ -162,7 +157,9 @@ def check(case: Case, wrong: tuple[int, int], *, offsets_max: int) -> None:
                 assert found[0] <= wanted <= found[1] + isinstance(start, FromTimestamp)
                 refused += isinstance(start, FromOffset)
         is_wrong = wrong[0] <= row.offset <= wrong[1]
-        assert not is_wrong or isinstance(poll(case.stage, FromOffset(row.offset), 1), tuple)
+        assert not is_wrong or isinstance(
+            poll_or_range(case.stage, FromOffset(row.offset), 1), tuple
+        )
     assert wrong[1] - wrong[0] + 1 <= refused <= offsets_max
     assert case.stage.machine.fence is None
 
@@ -224,7 +221,7 @@ def test_a_misplaced_batch_is_noticed_while_the_process_that_wrote_it_runs() -> 
     good = rows(stage.poll(First()))
     assert len(good) > first + 10
     stage.files.logs[file][position : position + len(batch)] = batch
-    refused = [poll(stage, FromOffset(offset), 1) for offset in range(len(good))]
+    refused = [poll_or_range(stage, FromOffset(offset), 1) for offset in range(len(good))]
     for offset, found in enumerate(refused):
         assert isinstance(found, tuple) or found == [good[offset]]
     assert isinstance(refused[first], tuple)
@@ -245,7 +242,7 @@ def test_batches_that_changed_places_inside_a_file_are_not_served(moved: tuple[i
     stage.files.logs[file][position : position + len(batch)] = batch
     first = 2 * moved[0]
     for offset in range(len(good)):
-        served = poll(stage, FromOffset(offset), 1)
+        served = poll_or_range(stage, FromOffset(offset), 1)
         assert served == ([good[offset]] if isinstance(served, list) else served)
         assert isinstance(served, tuple) or not first <= offset <= first + 1
 
