@@ -5,6 +5,7 @@ from headrace.storage import (
     checkpointing,
     judge,
     records,
+    store,
     superblock_writer,
 )
 from headrace.storage import recovery as storage_recovery
@@ -493,6 +494,79 @@ _STORAGE = (
             records._read_body,
             "return (body, start) if is_body_of(header, body) else (None, 0)",
             "return body, start",
+        ),
+    ),
+    bug(
+        "files_freed_behind_the_checkpoint",
+        "Ops that the checkpoint does not cover are written again, so their file can go.",
+        Edit(
+            checkpointing.Checkpointer._choose_files,
+            "used.last > order.covered or ",
+            "",
+        ),
+    ),
+    bug(
+        "tail_moves_before_the_copies",
+        "The live entries are on their way to the disk, so the superblock may name the new tail.",
+        Edit(
+            checkpointing.Checkpointer.on_progress,
+            "max(order.synced_wanted, order.covered)",
+            "order.covered",
+        ),
+    ),
+    bug(
+        "copied_as_held",
+        "An op that is written again is written as any other.",
+        Edit(
+            checkpointing.Checkpointer._live_entries,
+            "is_never_held=place.is_never_held",
+            "is_never_held=False",
+        ),
+    ),
+    bug(
+        "checkpoint_asks_for_no_sync",
+        "What a checkpoint covers will be synced in time.",
+        Edit(
+            checkpointing.Checkpointer.on_replaced,
+            "if entries or self._journal.synced < order.covered or not order.covered:",
+            "if entries:",
+        ),
+        is_stall=True,
+    ),
+    bug(
+        "written_is_named",
+        "A record that was written can be named: its sync was asked for.",
+        Edit(
+            store.Store._write_synced,
+            "max(old.synced, journal.synced)",
+            "max(old.synced, journal.written)",
+        ),
+    ),
+    bug(
+        "checkpoint_takes_the_name_back",
+        "A checkpoint knows how far the journal was synced: as far as it covers.",
+        Edit(
+            checkpointing.Checkpointer._name_in,
+            "synced=self._journal.synced",
+            "synced=order.covered",
+        ),
+    ),
+    bug(
+        "named_by_one_copy",
+        "The superblock is being written, so it will name the record.",
+        Edit(
+            store.Store.named.fget,  # type: ignore[attr-defined]  # a property
+            "self._writer.current.synced",
+            "self._writer._next.synced",
+        ),
+    ),
+    bug(
+        "torn_body_named_at_start",
+        "What recovery has read is on the disk.",
+        Edit(
+            store.Store._open,
+            "loaded.verdict.synced if verdicts else journal.synced",
+            "journal.synced",
         ),
     ),
 )
