@@ -128,7 +128,7 @@ class Shooter:
         if layout.kind == FrameKind.STATE_TRANSFER_TARGET:
             kinds = [0, 1, 2, 3, 255]
             count = prng.below(5)
-            u64 = LAYOUTS[FrameKind.COMMIT]
+            u64 = LAYOUTS[FrameKind.RECOVERY_REPORT]
             return encode_manifest(
                 tuple(
                     Artifact(
@@ -144,7 +144,7 @@ class Shooter:
 
     def _beat(self, victim: Replica) -> GroupBeat:
         prng = self._prng
-        layout = LAYOUTS[FrameKind.COMMIT]
+        layout = LAYOUTS[FrameKind.RECOVERY_REPORT]
         return GroupBeat(
             victim.group if prng.chance(3, 4) else self._value(layout, "group"),
             self._value(layout, "view"),

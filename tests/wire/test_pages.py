@@ -2,11 +2,14 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 from headrace.wire.commands.session import LEGACY_LOGIN_CODES
 from headrace.wire.commands.table import COMMANDS
 from headrace.wire.errors import Code
 from headrace.wire.evictions import EvictionReason
+from headrace.wire.layout import Header, Layout
+from headrace.wire.replica.kinds import LAYOUTS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "formats" / "wire.md").read_text()
 
@@ -34,6 +37,23 @@ def test_the_command_table() -> None:
     told = {int(code): int(operation) for code, operation in rows}
     ours = {code: int(command.operation) for code, command in COMMANDS.items()}
     assert told == ours | dict.fromkeys(LEGACY_LOGIN_CODES, 2)
+
+
+def test_the_layouts_between_replicas() -> None:
+    told: dict[int, dict[str, tuple[int, int]]] = {}
+    for kinds, fields in re.findall(r"^\| ([0-9]+ [A-Z][^|]*) \| (128 [^|]*) \|", PAGE, re.M):
+        places = {
+            name: (int(offset), int(bits) // 8)
+            for offset, name, bits in re.findall(r"([0-9]+) (\w+) u([0-9]+)", fields)
+        }
+        told |= {int(kind): places for kind in re.findall(r"([0-9]+) [A-Z]", kinds)}
+    assert told == {kind: own_places(layout) for kind, layout in LAYOUTS.items()}
+
+
+def own_places(layout: Layout[Any]) -> dict[str, tuple[int, int]]:
+    names = [each for each in layout.made.__struct_fields__ if each not in Header.__struct_fields__]
+    spans = {name: layout.span(name) for name in names}
+    return {name: (span.start, span.stop - span.start) for name, span in spans.items()}
 
 
 def test_the_eviction_table() -> None:

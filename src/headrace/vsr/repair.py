@@ -19,7 +19,7 @@ from headrace.wire.replica.prepares import (
     RANGE_EVICTED,
     REQUEST_PREPARES,
     PrepareHeader,
-    RepairEndHeader,
+    RangeEvictedHeader,
     RequestPreparesHeader,
 )
 
@@ -253,7 +253,7 @@ def _send_evicted(state: State, replica: int, nonce: int, op: int) -> None:
     state.send_unscoped(
         replica,
         RANGE_EVICTED,
-        RepairEndHeader(
+        RangeEvictedHeader(
             cluster=state.options.cluster,
             view=state.view,
             replica=state.options.replica,

@@ -38,7 +38,7 @@ from headrace.wire.replica.prepares import (
     PREPARE,
     PrepareHeader,
     PrepareOkHeader,
-    RepairEndHeader,
+    RangeEvictedHeader,
     RequestPreparesHeader,
 )
 from headrace.wire.replica.transfers import (
@@ -468,7 +468,7 @@ _FRAMES: dict[FrameKind, _Handler] = {
     FrameKind.REQUEST_START_VIEW: _typed(RequestStartViewHeader, view_change.on_request_start_view),
     FrameKind.REQUEST_PREPARES: _typed(RequestPreparesHeader, repair.on_request_prepares),
     FrameKind.REPAIR_PREPARE: _on_repair_prepare,
-    FrameKind.RANGE_EVICTED: _typed(RepairEndHeader, transfer.on_range_evicted),
+    FrameKind.RANGE_EVICTED: _typed(RangeEvictedHeader, transfer.on_range_evicted),
     FrameKind.REQUEST_STATE_TRANSFER: _typed(
         RequestStateTransferHeader, transfer.on_request_state_transfer
     ),

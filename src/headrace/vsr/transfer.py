@@ -21,7 +21,7 @@ from headrace.vsr.transfer_session import CLIENT_TABLE, COMMIT_HEADER, Offer, Pu
 from headrace.wire.errors import CorruptError, RemoteError
 from headrace.wire.replica import artifacts as wire
 from headrace.wire.replica.decode import decode_prepare
-from headrace.wire.replica.prepares import RepairEndHeader
+from headrace.wire.replica.prepares import RangeEvictedHeader
 from headrace.wire.replica.transfers import (
     REQUEST_STATE_CHUNK,
     REQUEST_STATE_TRANSFER,
@@ -38,7 +38,7 @@ _OFFERS_MAX = 4
 _READS_MAX = 16
 
 
-def on_range_evicted(state: State, sender: int, header: RepairEndHeader) -> None:
+def on_range_evicted(state: State, sender: int, header: RangeEvictedHeader) -> None:
     """Pull the state, when the primary itself no longer holds what we miss."""
     if header.nonce != state.repair_nonce or state.repairing is None or state.pull is not None:
         return

@@ -4,18 +4,12 @@ from enum import IntEnum
 
 
 class FrameKind(IntEnum):
-    """What a frame is; the byte `command` of every header."""
+    """What a frame is; the byte `command` of every header. 0 to 4, 9 and 20 are not used."""
 
-    RESERVED = 0
-    PING = 1
-    PONG = 2
-    PING_CLIENT = 3
-    PONG_CLIENT = 4
     REQUEST = 5
     PREPARE = 6
     PREPARE_OK = 7
     REPLY = 8
-    COMMIT = 9
     START_VIEW_CHANGE = 10
     DO_VIEW_CHANGE = 11
     START_VIEW = 12
@@ -26,7 +20,6 @@ class FrameKind(IntEnum):
     REQUEST_START_VIEW = 17
     REQUEST_PREPARES = 18
     REPAIR_PREPARE = 19
-    REPAIR_DONE = 20
     RANGE_EVICTED = 21
     REQUEST_STATE_TRANSFER = 22
     STATE_TRANSFER_TARGET = 23

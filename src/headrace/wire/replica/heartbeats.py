@@ -13,16 +13,6 @@ from headrace.wire.layout import Header, Layout
 from headrace.wire.numbers import FrameKind
 
 
-class CommitHeader(Header, frozen=True):
-    """The primary's heartbeat: how far it has committed."""
-
-    commit_checksum: int = 0
-    timestamp_monotonic: int = 0
-    commit: int = 0
-    checkpoint_op: int = 0
-    group: int = 0
-
-
 class NodeHeartbeatHeader(Header, frozen=True):
     """One node is alive, for all its groups (O1.4); its body lists the groups that changed.
 
@@ -35,15 +25,6 @@ class NodeHeartbeatHeader(Header, frozen=True):
     journal: int = 0  # which store of the node the groups are on
 
 
-COMMIT = Layout(
-    FrameKind.COMMIT,
-    CommitHeader,
-    commit_checksum=(128, 16),
-    timestamp_monotonic=(144, 8),
-    commit=(152, 8),
-    checkpoint_op=(160, 8),
-    group=(168, 8),
-)
 NODE_HEARTBEAT = Layout(
     FrameKind.NODE_HEARTBEAT,
     NodeHeartbeatHeader,

@@ -15,21 +15,18 @@ from headrace.wire.replica.forwards import (
     ForwardRegisterResultHeader,
 )
 from headrace.wire.replica.heartbeats import (
-    COMMIT,
     NODE_HEARTBEAT,
-    CommitHeader,
     NodeHeartbeatHeader,
 )
 from headrace.wire.replica.prepares import (
     PREPARE,
     PREPARE_OK,
     RANGE_EVICTED,
-    REPAIR_DONE,
     REPAIR_PREPARE,
     REQUEST_PREPARES,
     PrepareHeader,
     PrepareOkHeader,
-    RepairEndHeader,
+    RangeEvictedHeader,
     RequestPreparesHeader,
 )
 from headrace.wire.replica.transfers import (
@@ -58,13 +55,12 @@ from headrace.wire.replica.views import (
 ReplicaHeader: TypeAlias = (
     PrepareHeader
     | PrepareOkHeader
-    | CommitHeader
     | StartViewChangeHeader
     | DoViewChangeHeader
     | StartViewHeader
     | RequestStartViewHeader
     | RequestPreparesHeader
-    | RepairEndHeader
+    | RangeEvictedHeader
     | RequestStateTransferHeader
     | StateTransferTargetHeader
     | RequestStateChunkHeader
@@ -83,13 +79,11 @@ LAYOUTS: dict[int, Layout[Any]] = {  # Each kind has a header type of its own.
         PREPARE,
         REPAIR_PREPARE,
         PREPARE_OK,
-        COMMIT,
         START_VIEW_CHANGE,
         DO_VIEW_CHANGE,
         START_VIEW,
         REQUEST_START_VIEW,
         REQUEST_PREPARES,
-        REPAIR_DONE,
         RANGE_EVICTED,
         REQUEST_STATE_TRANSFER,
         STATE_TRANSFER_TARGET,

@@ -46,8 +46,8 @@ class RequestPreparesHeader(Header, frozen=True):
     group: int = 0
 
 
-class RepairEndHeader(Header, frozen=True):
-    """Ends a repair: the last op served, or the oldest one still held."""
+class RangeEvictedHeader(Header, frozen=True):
+    """Ends a repair: the op is no longer held."""
 
     nonce: int = 0
     op: int = 0
@@ -95,14 +95,13 @@ REQUEST_PREPARES = Layout(
     to_op=(152, 8),
     group=(160, 8),
 )
-
-
-def _repair_end_layout(kind: FrameKind) -> Layout[RepairEndHeader]:
-    return Layout(kind, RepairEndHeader, nonce=(128, 16), op=(144, 8), group=(152, 8))
-
-
-REPAIR_DONE = _repair_end_layout(FrameKind.REPAIR_DONE)
-RANGE_EVICTED = _repair_end_layout(FrameKind.RANGE_EVICTED)
+RANGE_EVICTED = Layout(
+    FrameKind.RANGE_EVICTED,
+    RangeEvictedHeader,
+    nonce=(128, 16),
+    op=(144, 8),
+    group=(152, 8),
+)
 
 # The same bytes as `PREPARE` writes, in one call: a primary makes one for every request.
 _ZERO_CHECKSUM = bytes(CHECKSUM.stop)

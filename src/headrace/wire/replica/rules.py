@@ -19,12 +19,11 @@ from headrace.wire.replica.forwards import (
     ForwardRegisterHeader,
     ForwardRegisterResultHeader,
 )
-from headrace.wire.replica.heartbeats import CommitHeader
 from headrace.wire.replica.kinds import WITH_BODY, ReplicaHeader
 from headrace.wire.replica.prepares import (
     PrepareHeader,
     PrepareOkHeader,
-    RepairEndHeader,
+    RangeEvictedHeader,
     RequestPreparesHeader,
 )
 from headrace.wire.replica.transfers import RequestStateChunkHeader, StateTransferTargetHeader
@@ -70,7 +69,7 @@ def header_rules(
         case StartViewHeader():
             yield "op is in range", header.op <= OP_MAX
             yield "commit <= op", header.commit <= header.op
-        case CommitHeader() | RecoveryReportHeader():
+        case RecoveryReportHeader():
             yield "commit is in range", header.commit <= OP_MAX
         case RequestStartViewHeader():
             yield "wiped is a flag", header.is_wiped <= 1
@@ -86,7 +85,7 @@ def header_rules(
 
 def _request_rules(header: ReplicaHeader) -> Iterator[tuple[str, bool]]:
     match header:
-        case RepairEndHeader():
+        case RangeEvictedHeader():
             yield "op is in range", header.op <= OP_MAX
         case RequestStateChunkHeader():
             yield "length is not 0", header.length > 0
