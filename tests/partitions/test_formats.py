@@ -21,9 +21,8 @@ from headrace.partitions.tail import (
     tail_copy,
 )
 from headrace.ports.segments import SegmentFile
-from headrace.wire.batches import BatchHeader
+from headrace.wire.batches import BatchHeader, chain_batch
 from headrace.wire.errors import CorruptError
-from headrace.wire.replica.artifacts import chain_batch
 from tests.partitions.stage import GROUP, NAMESPACE, REVISION, Stage, make_options
 
 FILE = SegmentFile(NAMESPACE, REVISION, 2, 1000)

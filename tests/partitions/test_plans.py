@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from headrace.base.limits import SEGMENT_HEADER_BYTES
 from headrace.partitions import plans
 from headrace.ports.segments import SegmentFile
-from headrace.wire.batches import decode_batch_header, split_batches
+from headrace.wire.batches import chain_batch, decode_batch_header, split_batches
 from headrace.wire.commands.segments import OffsetRange, PlannedSegment, SegmentPlan
-from headrace.wire.replica.artifacts import chain_batch
 from headrace.wire.segment import decode_segment_header
 from tests.partitions.stage import NAMESPACE, REVISION, Stage, make_options
 from tests.partitions.transfers import offered

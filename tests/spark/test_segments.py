@@ -14,8 +14,8 @@ from headrace.base.ids import Namespace, PartitionId, StreamId, TopicId, pack_na
 from headrace.client.errors import DataDamaged
 from headrace.spark.columns import Clip, ColumnReader, Place
 from headrace.spark.segments import SegmentSource, SegmentUnusable, open_segment
+from headrace.wire.batches import chain_batch
 from headrace.wire.commands.segments import PlannedPiece, PlannedSegment
-from headrace.wire.replica.artifacts import chain_batch
 from headrace.wire.segment import SegmentHeader, encode_segment_header
 from tests.kernel.samples import Stamp, batch_of, simple_messages
 from tests.node import running_node

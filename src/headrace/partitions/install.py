@@ -16,9 +16,9 @@ from headrace.partitions.pieces import Piece
 from headrace.ports.machine import Artifact, StoredPiece
 from headrace.ports.machine import Piece as AnyPiece
 from headrace.ports.segments import SegmentFile
-from headrace.wire.batches import decode_batch_header, split_batches, verify_batch
+from headrace.wire.batches import chain_batch, decode_batch_header, split_batches, verify_batch
 from headrace.wire.errors import CorruptError, DecodeError
-from headrace.wire.replica.artifacts import ArtifactKind, chain_batch
+from headrace.wire.replica.artifacts import ArtifactKind
 
 
 class Fetched(msgspec.Struct, frozen=True):

@@ -24,8 +24,7 @@ from headrace.partitions.index import MARK_BYTES, SegmentIndex
 from headrace.partitions.options import PartitionOptions
 from headrace.partitions.pieces import Mark, Piece, is_marked
 from headrace.ports.segments import SegmentFile
-from headrace.wire.batches import BatchHeader
-from headrace.wire.replica.artifacts import chain_batch
+from headrace.wire.batches import BatchHeader, chain_batch
 
 _BASE_OFFSET = attrgetter("base_offset")
 _NEWEST_STAMP = attrgetter("newest_stamp")

@@ -23,9 +23,9 @@ from headrace.base.limits import SEGMENT_HEADER_BYTES
 from headrace.client.errors import DataDamaged
 from headrace.spark.batches import Batches
 from headrace.spark.columns import Clip
+from headrace.wire.batches import chain_batch
 from headrace.wire.commands.segments import PlannedPiece, PlannedSegment, SegmentPlan
 from headrace.wire.errors import CorruptError
-from headrace.wire.replica.artifacts import chain_batch
 from headrace.wire.segment import SegmentHeader, decode_segment_header
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import msgspec
 
 from headrace import kernel
+from headrace.base.checksum import xxh3_64
 from headrace.kernel import BATCH_HEADER_BYTES, PAYLOAD_BYTES_MAX, BatchError, Reason
 from headrace.kernel.layout import BATCH_LENGTH_AT
 from headrace.wire.codec import Data
@@ -19,6 +20,7 @@ from headrace.wire.errors import Code, CorruptError, DecodeError, RefusedError
 
 _HEADER = struct.Struct("<6QI")
 _LENGTH = struct.Struct("<Q")
+_CHAIN = struct.Struct("<QQ")
 
 # What a client is told; every other finding is one of structure.
 _CODES = {
@@ -95,6 +97,11 @@ def verify_batch(batch: Data) -> int:
         return kernel.verify(batch)
     except BatchError as error:
         raise CorruptError(str(error)) from None
+
+
+def chain_batch(chain: int, batch_checksum: int) -> int:
+    """Return the checksum of a run of batches that is longer by one; that of an empty run is 0."""
+    return xxh3_64(_CHAIN.pack(chain, batch_checksum))
 
 
 def refusal_of(error: BatchError) -> RefusedError:

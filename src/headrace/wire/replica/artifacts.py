@@ -6,14 +6,13 @@ client table is one of them.
 Invariants: both end with a checksum of all bytes before it; nothing of a damaged one is used.
 """
 
-import struct
 from enum import IntEnum
 
 import msgspec
 
 from headrace.base.checksum import xxh3_64
 from headrace.base.limits import CLIENT_TABLE_REPLIES_MAX, MANIFEST_ENTRIES_MAX
-from headrace.wire.batches import decode_batch_header, split_batches
+from headrace.wire.batches import chain_batch, decode_batch_header, split_batches
 from headrace.wire.codec import FLAG, U8, U32, U64, U128, Data, Reader, Record
 from headrace.wire.errors import CorruptError, DecodeError
 
@@ -21,7 +20,6 @@ _MANIFEST_MAGIC = b"HSM1"
 _MANIFEST_ENTRY_BYTES = 25
 _CLIENT_TABLE_MAGIC = b"HCT1"
 _CHECKSUM_BYTES = 8
-_CHAIN = struct.Struct("<QQ")
 
 
 class ArtifactKind(IntEnum):
@@ -107,11 +105,6 @@ def artifact_checksum(kind: int, data: Data) -> int:
     except DecodeError as error:
         raise CorruptError(f"run of batches: {error}") from None
     return chain
-
-
-def chain_batch(chain: int, batch_checksum: int) -> int:
-    """Give the checksum of a run of batches that is longer by one; that of an empty run is 0."""
-    return xxh3_64(_CHAIN.pack(chain, batch_checksum))
 
 
 def encode_client_table(entries: tuple[ClientEntry, ...]) -> bytes:
