@@ -28,7 +28,7 @@ from bench import machine
 from bench.frames import CLASSES, PERSISTED, Shape, make_batch
 from bench.load import Limits
 from headrace.base.limits import GIB, HEADER_BYTES, KIB, MIB, SEGMENT_HEADER_BYTES
-from headrace.server.config_sections import JournalSection
+from headrace.server.config.sections import JournalSection
 from headrace.storage.records import (
     ENTRY_BYTES,
     RECORD_HEADER_BYTES,

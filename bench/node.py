@@ -53,7 +53,7 @@ from bench.sdk import SdkLap, measure_sdk
 from bench.server import HASTY_NODE, IDLE_BYTES_MAX, LOADED_BYTES_MAX, NODE, TOY, ServerError
 from bench.targets import TARGETS, Verdict, figures_of
 from headrace.base.limits import GIB, MIB
-from headrace.server.config_sections import JournalSection, SegmentsSection
+from headrace.server.config.sections import JournalSection, SegmentsSection
 from headrace.wire.errors import Code
 
 WARM_BYTES = JournalSection().bytes_max * 5 // 4  # once round the journal, and some more

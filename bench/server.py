@@ -16,7 +16,7 @@ from pathlib import Path
 
 from bench import machine
 from bench.frames import REPLICATED, Account, Connection
-from headrace.server.config_sections import SETTINGS, SegmentsSection
+from headrace.server.config.sections import SETTINGS, SegmentsSection
 from headrace.wire.errors import RefusedError
 
 START_SECONDS_MAX = 60

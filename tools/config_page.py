@@ -5,8 +5,8 @@ python -m tools.config_page
 
 from pathlib import Path
 
-from headrace.server.config_relations import RELATIONS
-from headrace.server.config_sections import SECTIONS, SETTINGS, Declared
+from headrace.server.config.relations import RELATIONS
+from headrace.server.config.sections import SECTIONS, SETTINGS, Declared
 
 PAGE = Path(__file__).parents[1] / "docs" / "guide" / "configuration.md"
 

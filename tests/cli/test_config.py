@@ -7,7 +7,7 @@ import pytest
 
 from headrace.cli.exits import Exit
 from headrace.cli.main import run
-from headrace.server.config_sections import SETTINGS
+from headrace.server.config.sections import SETTINGS
 
 PASSWORD = "not-to-be-shown-9"
 

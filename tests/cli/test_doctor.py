@@ -83,6 +83,6 @@ def test_a_folder_that_this_user_cannot_read(
     def refuse(*_: object, **__: object) -> int:
         raise PermissionError(13, "Permission denied", str(data / "lock"))
 
-    monkeypatch.setattr("headrace.server.doctor.os.open", refuse)
+    monkeypatch.setattr("headrace.server.doctor.examine.os.open", refuse)
     assert run(["doctor", str(data)]) == Exit.FAILED
     assert "run the doctor as the user of the node" in capsys.readouterr().err

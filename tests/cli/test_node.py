@@ -12,7 +12,7 @@ import pytest
 from headrace.cli.exits import Exit
 from headrace.cli.main import run
 from headrace.cli.node.run import BOOTSTRAP_MODULE
-from headrace.server.config import ServerConfig
+from headrace.server.config.load import ServerConfig
 from tests.watched_nodes import hand_in
 
 

@@ -8,7 +8,7 @@ import os
 import sys
 
 from headrace.server.bootstrap import run
-from headrace.server.config import load_config
+from headrace.server.config.load import load_config
 
 
 def main() -> int:

@@ -3,8 +3,8 @@
 import random
 import time
 
-from headrace.server.doctor import examine
-from headrace.server.doctor_report import Verdict
+from headrace.server.doctor.examine import examine
+from headrace.server.doctor.report import Verdict
 from tests.crash.client import Client
 from tests.crash.load import Crowd, Tally, make_topics
 from tests.crash.process import crash_node

@@ -16,7 +16,7 @@ import pytest
 
 from headrace.partitions.offsets import ConsumerOffsets, StoredMark
 from headrace.partitions.options import AheadPolicy
-from headrace.server.config import load_config
+from headrace.server.config.load import load_config
 from headrace.wire.errors import Code, RefusedError
 from headrace.wire.identifiers import First, FromOffset
 from headrace.wire.numbers import ConsumerKind

@@ -14,8 +14,8 @@ import pytest
 import headrace
 from headrace.base.limits import SEGMENT_HEADER_BYTES
 from headrace.client.errors import DataDamaged, RefusedByServer
-from headrace.server.doctor import examine
-from headrace.server.doctor_report import Lost
+from headrace.server.doctor.examine import examine
+from headrace.server.doctor.report import Lost
 from headrace.spark.columns import Clip
 from headrace.spark.segments import SegmentSource, open_segment
 from headrace.wire.batches import decode_batch_header, split_batches

@@ -7,8 +7,8 @@ from tempfile import TemporaryDirectory
 import pytest
 
 import headrace
-from headrace.server.doctor import examine
-from headrace.server.doctor_report import Verdict
+from headrace.server.doctor.examine import examine
+from headrace.server.doctor.report import Verdict
 from tests.node import Node
 
 pytestmark = pytest.mark.slow  # About 5 s of the storage share.

@@ -16,7 +16,7 @@ from headrace.server.audit_log import (
     describe,
     write_audit,
 )
-from headrace.server.config_kinds import LogFile
+from headrace.server.config.kinds import LogFile
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, 5, UTC)
 LOGIN = Audit(event="login", user="iggy", user_id=0, address="127.0.0.1:4000", client="ab", op=17)

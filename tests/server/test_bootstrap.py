@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headrace.server.bootstrap import _serve, _show_once
-from headrace.server.config import load_config
+from headrace.server.config.load import load_config
 from headrace.server.node import Node
 from headrace.shard.shard import Shard
 

@@ -10,8 +10,8 @@ import pytest
 from headrace.base.endpoints import Endpoint
 from headrace.base.limits import GIB, MIB
 from headrace.base.secret import Secret
-from headrace.server.config import ConfigError, Profile, load_config
-from headrace.server.config_sections import SETTINGS, TICK, ServerConfig
+from headrace.server.config.load import ConfigError, Profile, load_config
+from headrace.server.config.sections import SETTINGS, TICK, ServerConfig
 from headrace.storage.config import StoreConfig, file_bytes_of
 from headrace.vsr.timeouts import Timeouts
 from headrace.wire.topic_options import UNLIMITED

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.base.units import parse_bytes, parse_duration
-from headrace.server.config_kinds import (
+from headrace.server.config.kinds import (
     SECOND,
     Factor,
     Flag,

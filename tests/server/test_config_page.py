@@ -1,6 +1,6 @@
 """The page of the guide is what the code says."""
 
-from headrace.server.config_sections import SETTINGS
+from headrace.server.config.sections import SETTINGS
 from tools.config_page import PAGE, render
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.server.config import ConfigError, Profile, load_config
-from headrace.server.config_relations import RELATIONS
-from headrace.server.config_sections import SETTINGS
+from headrace.server.config.load import ConfigError, Profile, load_config
+from headrace.server.config.relations import RELATIONS
+from headrace.server.config.sections import SETTINGS
 
 GOOD_PASSWORD = "correct horse battery"
 PLAINTEXT = {"tls.allow_plaintext": "true"}

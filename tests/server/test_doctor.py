@@ -12,9 +12,8 @@ import msgspec
 import pytest
 
 from headrace.runtime.quarantine import Quarantine
-from headrace.server import doctor
-from headrace.server.doctor import DoctorError, examine
-from headrace.server.doctor_report import FileReport, Lost, Report, Verdict
+from headrace.server.doctor.examine import DoctorError, examine
+from headrace.server.doctor.report import FileReport, Lost, Report, Verdict
 from headrace.server.folders import format_folder, hold_folder
 from headrace.storage.config import StoreConfig, journal_key
 from headrace.storage.records import Head
@@ -134,7 +133,7 @@ def test_rights(tmp_path: Path) -> None:
 
 def test_little_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_new(tmp_path)
-    monkeypatch.setattr(doctor, "FREE_BYTES_LOW", 1 << 62)
+    monkeypatch.setattr("headrace.server.doctor.examine.FREE_BYTES_LOW", 1 << 62)
     assert of(examine(tmp_path), ".").verdict == Verdict.NOTICE
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import headrace
-from headrace.server.doctor import examine
-from headrace.server.doctor_report import FileReport, Report, Verdict
+from headrace.server.doctor.examine import examine
+from headrace.server.doctor.report import FileReport, Report, Verdict
 from tests.crash.process import CrashNode, crash_node
 from tests.server.test_doctor import image
 

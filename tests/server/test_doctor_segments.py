@@ -8,8 +8,8 @@ from headrace.base.ids import Namespace, PartitionId, StreamId, TopicId, pack_na
 from headrace.partitions.log import PartitionLog
 from headrace.partitions.options import PartitionOptions
 from headrace.runtime.segment_tree import folder_names, index_name
-from headrace.server.doctor_report import FileReport, Lost, Verdict
-from headrace.server.doctor_segments import examine_segments
+from headrace.server.doctor.report import FileReport, Lost, Verdict
+from headrace.server.doctor.segments import examine_segments
 from headrace.wire.batches import decode_batch_header
 from headrace.wire.segment import SegmentHeader, encode_segment_header, segment_name
 from tests.kernel.samples import Stamp, batch_of, simple_messages

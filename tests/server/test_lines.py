@@ -9,7 +9,7 @@ import pytest
 from headrace import __version__
 from headrace.base.endpoints import Endpoint
 from headrace.server import lines
-from headrace.server.config import load_config
+from headrace.server.config.load import load_config
 
 TCP = Endpoint("127.0.0.1", 8090)
 HTTP = Endpoint("::1", 3000)

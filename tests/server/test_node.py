@@ -7,7 +7,7 @@ import pytest
 
 from headrace.ports.segments import SegmentFile, WriteSegment
 from headrace.runtime.segments import SegmentFiles
-from headrace.server.config import load_config
+from headrace.server.config.load import load_config
 from headrace.server.node import Node
 from headrace.transports.tcp import TcpListener
 

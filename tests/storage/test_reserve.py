@@ -6,7 +6,7 @@ from headrace.base.ids import METADATA_GROUP
 from headrace.base.limits import RESERVE_PARTS, RESERVE_PARTS_OF_LOGINS
 from headrace.base.prng import Prng
 from headrace.ports.recovered import GroupCheckpoint, ViewState
-from headrace.server.config_sections import MetadataJournalSection
+from headrace.server.config.sections import MetadataJournalSection
 from headrace.storage.config import StoreConfig
 from headrace.storage.records import PREPARE_ENTRY_BYTES, record_bytes
 from headrace.storage.ring import CONTROL_FILES_FREE, RESERVE_SHARE

@@ -22,7 +22,7 @@ from logging.handlers import WatchedFileHandler
 from pathlib import Path
 
 from headrace.ports.audit import Audit
-from headrace.server.config_kinds import LogFile
+from headrace.server.config.kinds import LogFile
 
 AUDIT_LOGGER = "headrace.audit"
 _FILE_MODE = 0o600

@@ -18,8 +18,8 @@ from headrace.runtime.host import boot_identity as read_boot_identity
 from headrace.runtime.loop import PumpFailedError, hasten_threads, new_event_loop
 from headrace.server import lines
 from headrace.server.audit_log import AuditFileError, audit_log
-from headrace.server.config_relations import is_loopback_only
-from headrace.server.config_sections import ServerConfig
+from headrace.server.config.relations import is_loopback_only
+from headrace.server.config.sections import ServerConfig
 from headrace.server.folders import (
     LOCK_NAME,
     FolderLockedError,

@@ -8,8 +8,8 @@ import msgspec
 
 from headrace import __version__
 from headrace.base.endpoints import Endpoint
-from headrace.server.config_relations import has_default_credentials, open_addresses
-from headrace.server.config_sections import SETTINGS, ServerConfig
+from headrace.server.config.relations import has_default_credentials, open_addresses
+from headrace.server.config.sections import SETTINGS, ServerConfig
 
 
 class Holder(msgspec.Struct, frozen=True):

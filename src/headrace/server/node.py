@@ -50,7 +50,7 @@ from headrace.runtime.snapshot import (
 from headrace.server import lines
 from headrace.server.audit_log import write_audit
 from headrace.server.clock_mark import ClockMark, supported_time
-from headrace.server.config_sections import SETTINGS, JournalSection, ServerConfig
+from headrace.server.config.sections import SETTINGS, JournalSection, ServerConfig
 from headrace.server.folders import (
     PARTITIONS_NAME,
     OpenedStore,

@@ -22,7 +22,7 @@ from headrace.cli.node.run import (
 from headrace.cli.show.output import Done, Rows, output_option, show
 from headrace.cli.tree import Noun
 
-SHOW_MODULE = "headrace.server.config_show"
+SHOW_MODULE = "headrace.server.config.show"
 PROFILES = ("serve", "dev")
 
 

@@ -14,7 +14,7 @@ import click
 from headrace.cli.exits import CommandError, Exit
 from headrace.cli.show.output import Record, Rows, output_option, show
 
-DOCTOR_MODULE = "headrace.server.doctor"
+DOCTOR_MODULE = "headrace.server.doctor.examine"
 FINE = "fine"
 _COLUMNS = ("path", "verdict", "text", "partition")
 

@@ -1,6 +1,6 @@
 """A configuration as rows to look at: every key, its value as it would be written, its origin."""
 
-from headrace.server.config_sections import SETTINGS, ServerConfig
+from headrace.server.config.sections import SETTINGS, ServerConfig
 
 
 def describe(config: ServerConfig) -> list[dict[str, str]]:

@@ -1,26 +1,26 @@
 """The configuration of a node: TOML file < environment < flags, and all that is wrong with it.
 
 ```
-sources    what was given, unread            config_sources
-read       each value by its kind            config_kinds
-relate     rules between keys                config_relations
+sources    what was given, unread            sources
+read       each value by its kind            kinds
+relate     rules between keys                relations
 ```
 
-Every key is declared once, in `config_sections`.
+Every key is declared once, in `sections`.
 """
 
 from collections.abc import Mapping
 from pathlib import Path
 
-from headrace.server.config_relations import Relation, broken_relations
-from headrace.server.config_sections import (
+from headrace.server.config.relations import Relation, broken_relations
+from headrace.server.config.sections import (
     SECTIONS,
     SETTINGS,
     Declared,
     Profile,
     ServerConfig,
 )
-from headrace.server.config_sources import (
+from headrace.server.config.sources import (
     Given,
     Problem,
     read_environment,

@@ -25,9 +25,9 @@ from headrace.ports.recovered import RecoveredGroup
 from headrace.ports.segments import SegmentFile
 from headrace.runtime.segment_tree import folder_names, index_name
 from headrace.runtime.whole import read_all, read_file
-from headrace.server.doctor_indexes import judge_index, known_index
-from headrace.server.doctor_report import FileReport, Lost, Verdict
-from headrace.server.doctor_start import NOT_JUDGED, Judged, is_dropped
+from headrace.server.doctor.indexes import judge_index, known_index
+from headrace.server.doctor.next_start import NOT_JUDGED, Judged, is_dropped
+from headrace.server.doctor.report import FileReport, Lost, Verdict
 from headrace.server.folders import PARTITIONS_NAME
 from headrace.wire.batches import decode_batch_header, verify_batch
 from headrace.wire.errors import CorruptError, DecodeError

@@ -29,7 +29,7 @@ from headrace.base.limits import (
     USERNAME_BYTES_MIN,
 )
 from headrace.base.secret import Secret
-from headrace.server.config_kinds import (
+from headrace.server.config.kinds import (
     DAY,
     HOUR,
     MILLISECOND,
@@ -471,7 +471,7 @@ class ClusterSection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole configuration of a node; made by `headrace.server.config.load_config`."""
+    """The whole configuration of a node; made by `headrace.server.config.load.load_config`."""
 
     profile: Profile = "serve"
     server: ServerSection = ServerSection()

@@ -4,9 +4,9 @@
 lock -> layout -> metadata store -> shard's store -> segments and indexes -> everything else
 ```
 
-Every file gets a verdict (`doctor_report`). What a start would make of the stores is asked of
-recovery itself (`doctor_stores`), and of segment files the code that takes them up
-(`doctor_start`); segments are read batch by batch (`doctor_segments`).
+Every file gets a verdict (`report`). What a start would make of the stores is asked of
+recovery itself (`stores`), and of segment files the code that takes them up
+(`next_start`); segments are read batch by batch (`segments`).
 
 Flow: recover.
 """
@@ -25,15 +25,15 @@ from headrace.runtime.host import boot_identity
 from headrace.runtime.quarantine import QUARANTINE_NAME, REASON_NAME
 from headrace.runtime.whole import read_file
 from headrace.server.clock_mark import CLOCK_NAME
-from headrace.server.doctor_layout import examine_layout
-from headrace.server.doctor_partitions import (
+from headrace.server.doctor.layout import examine_layout
+from headrace.server.doctor.partitions import (
     Strays,
     examine_partition,
     judge_partitions,
     read_metadata,
 )
-from headrace.server.doctor_report import FileReport, Report, Verdict, worst
-from headrace.server.doctor_stores import StoreExam, examine_store
+from headrace.server.doctor.report import FileReport, Report, Verdict, worst
+from headrace.server.doctor.stores import StoreExam, examine_store
 from headrace.server.folders import LOCK_NAME, PARTITIONS_NAME, StrangeFolderError, store_folders
 from headrace.server.holders import find_lock_holder
 from headrace.server.lines import folder_not_at_rest, folder_of_others

@@ -35,7 +35,7 @@ from headrace.runtime.quarantine import QUARANTINE_NAME, Quarantine
 from headrace.runtime.segment_opening import Beyond, SegmentOpener
 from headrace.runtime.segment_tree import SegmentTree
 from headrace.runtime.whole import read_all
-from headrace.server.doctor_report import Verdict
+from headrace.server.doctor.report import Verdict
 from headrace.wire.errors import CorruptError
 from headrace.wire.replica.prepares import PREPARE
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from headrace.base.limits import KIB, MIB
-from headrace.server.config_sections import (
+from headrace.server.config.sections import (
     DEFAULT_PASSWORD,
     DEFAULT_USERNAME,
     ServerConfig,

@@ -2,7 +2,7 @@
 
 from headrace.partitions.log import PartitionLog
 from headrace.ports.recovered import RecoveredEntry, RecoveredGroup
-from headrace.server.doctor_report import FileReport, Lost, Verdict
+from headrace.server.doctor.report import FileReport, Lost, Verdict
 from headrace.wire.batches import decode_batch_header
 from headrace.wire.codec import decode_exactly
 from headrace.wire.commands.internal import LOST_RANGE

@@ -12,11 +12,11 @@ from headrace.metadata.target import PartitionTarget
 from headrace.ports.recovered import RecoveredGroup
 from headrace.ports.segments import SegmentFile
 from headrace.runtime.segment_tree import is_ours, namespace_of
-from headrace.server.doctor_losses import examine_losses
-from headrace.server.doctor_report import FileReport, Verdict
-from headrace.server.doctor_segments import checkpointed_log, examine_segments
-from headrace.server.doctor_start import NOT_JUDGED, Judged, judge_start, opened_tree
-from headrace.server.doctor_stores import StoreExam
+from headrace.server.doctor.losses import examine_losses
+from headrace.server.doctor.next_start import NOT_JUDGED, Judged, judge_start, opened_tree
+from headrace.server.doctor.report import FileReport, Verdict
+from headrace.server.doctor.segments import checkpointed_log, examine_segments
+from headrace.server.doctor.stores import StoreExam
 from headrace.server.folders import PARTITIONS_NAME
 from headrace.shard.consensus.plane import origin_of
 from headrace.wire.errors import CorruptError

@@ -9,7 +9,7 @@ from pathlib import Path
 from headrace.partitions.index import SegmentIndex, decode_index
 from headrace.partitions.log import Segment
 from headrace.runtime.whole import read_file
-from headrace.server.doctor_report import Verdict
+from headrace.server.doctor.report import Verdict
 from headrace.wire.errors import CorruptError
 
 _ANEW = "made anew from the segment when it is needed"

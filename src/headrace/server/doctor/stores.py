@@ -15,7 +15,7 @@ import msgspec
 from headrace.ports.recovered import Finding, RecoveredGroup
 from headrace.runtime.files import LOCK_NAME, QUARANTINE_PREFIX, TEMPORARY_SUFFIX
 from headrace.runtime.whole import read_file
-from headrace.server.doctor_report import FileReport, Verdict, worst
+from headrace.server.doctor.report import FileReport, Verdict, worst
 from headrace.storage.checkpoint import decode_checkpoint
 from headrace.storage.config import (
     MARKER_NAME,

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from headrace.base.nearest import hint_nearest
-from headrace.server.config_sections import SECTIONS, SETTINGS
+from headrace.server.config.sections import SECTIONS, SETTINGS
 
 FILE_BYTES_MAX = 1 << 20
 VARIABLE_PREFIX = "HEADRACE_"

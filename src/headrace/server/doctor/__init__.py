@@ -1,0 +1,1 @@
+"""Checks the data folder of a node that does not run: a verdict for every file."""
