@@ -28,7 +28,7 @@ from typing import NamedTuple, TypeAlias
 from headrace import kernel
 from headrace.base.limits import HEADER_BYTES, KIB, MIB
 from headrace.ports.recovered import GroupCheckpoint, ViewState
-from headrace.runtime.files import FileDisk
+from headrace.runtime.files.disk import FileDisk
 from headrace.storage.records import (
     ENTRY_BYTES,
     TERMINATOR,

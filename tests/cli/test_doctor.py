@@ -10,7 +10,7 @@ import pytest
 from headrace.cli.exits import Exit
 from headrace.cli.main import run
 from headrace.server.folders import hold_folder
-from tests.server.test_doctor import make_new
+from tests.server.doctor.test_examine import make_new
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headrace.ports.segments import SegmentFile, WriteSegment
-from headrace.runtime.segments import SegmentFiles
+from headrace.runtime.files.segments import SegmentFiles
 from headrace.server.config.load import load_config
 from headrace.server.node import Node
 from headrace.transports.tcp import TcpListener

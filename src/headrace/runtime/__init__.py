@@ -1,4 +1,1 @@
-"""The real world behind the ports: processes, the bus between shards, files, the clock.
-
-`files` carries out what a store asks of its disk.
-"""
+"""The real world behind the ports: the pump, files, passwords, the host, the bus to come."""

@@ -13,9 +13,9 @@ from typing import Any
 from headrace.base.secret import Secret
 from headrace.runtime.allocator import give_back, keep_large_blocks
 from headrace.runtime.credentials import CredentialKeeper, generate_password
-from headrace.runtime.files import DiskFailedError
+from headrace.runtime.files.disk import DiskFailedError
 from headrace.runtime.host import boot_identity as read_boot_identity
-from headrace.runtime.loop import PumpFailedError, hasten_threads, new_event_loop
+from headrace.runtime.pump import PumpFailedError, hasten_threads, new_event_loop
 from headrace.server import lines
 from headrace.server.audit_log import AuditFileError, audit_log
 from headrace.server.config.relations import is_loopback_only

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from headrace.base.checksum import xxh3_64
-from headrace.runtime.whole import read_file
+from headrace.runtime.files.whole import read_file
 
 CLOCK_NAME = "clock"
 

@@ -24,9 +24,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from headrace.ports.recovered import Finding
-from headrace.runtime.durable_folders import FOLDER_MODE, sync_folder
-from headrace.runtime.files import FileDisk, FolderInUseError
-from headrace.runtime.quarantine import QUARANTINE_NAME
+from headrace.runtime.files.disk import FileDisk, FolderInUseError
+from headrace.runtime.files.folders import FOLDER_MODE, sync_folder
+from headrace.runtime.files.quarantine import QUARANTINE_NAME
 from headrace.server.clock_mark import CLOCK_NAME
 from headrace.storage.config import LAYOUT_NAME
 from headrace.storage.layout import LayoutRecord, choose_layout, decode_layout, encode_layout

@@ -36,17 +36,17 @@ from headrace.ports.network import (
 from headrace.ports.recovered import RecoveredGroup
 from headrace.ports.segments import SegmentEffect, WriteSegment
 from headrace.runtime.credentials import CredentialKeeper, HashParameters
-from headrace.runtime.files import FileDisk
-from headrace.runtime.host import HostSampler
-from headrace.runtime.http_ping import HttpPing
-from headrace.runtime.loop import Pump
-from headrace.runtime.segments import SegmentFiles
-from headrace.runtime.snapshot import (
+from headrace.runtime.diagnostics import (
     SnapshotMaker,
     describe_folder,
     describe_processes,
     describe_usage,
 )
+from headrace.runtime.files.disk import FileDisk
+from headrace.runtime.files.segments import SegmentFiles
+from headrace.runtime.host import HostSampler
+from headrace.runtime.http_ping import HttpPing
+from headrace.runtime.pump import Pump
 from headrace.server import lines
 from headrace.server.audit_log import write_audit
 from headrace.server.clock_mark import ClockMark, supported_time

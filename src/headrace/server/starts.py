@@ -6,7 +6,7 @@ Flow: recover.
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from headrace.runtime.whole import read_file
+from headrace.runtime.files.whole import read_file
 from headrace.server.folders import FolderRefusedError
 from headrace.storage.config import SUPERBLOCK_NAME
 from headrace.storage.moments import find_older

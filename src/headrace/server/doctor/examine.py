@@ -21,9 +21,9 @@ from pathlib import Path
 import msgspec
 
 from headrace.base.limits import GIB, SEGMENT_BYTES_MAX
+from headrace.runtime.files.quarantine import QUARANTINE_NAME, REASON_NAME
+from headrace.runtime.files.whole import read_file
 from headrace.runtime.host import boot_identity
-from headrace.runtime.quarantine import QUARANTINE_NAME, REASON_NAME
-from headrace.runtime.whole import read_file
 from headrace.server.clock_mark import CLOCK_NAME
 from headrace.server.doctor.layout import examine_layout
 from headrace.server.doctor.partitions import (

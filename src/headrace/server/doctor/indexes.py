@@ -8,7 +8,7 @@ from pathlib import Path
 
 from headrace.partitions.index import SegmentIndex, decode_index
 from headrace.partitions.log import Segment
-from headrace.runtime.whole import read_file
+from headrace.runtime.files.whole import read_file
 from headrace.server.doctor.report import Verdict
 from headrace.wire.errors import CorruptError
 

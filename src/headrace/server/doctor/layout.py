@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from headrace.runtime.whole import read_file
+from headrace.runtime.files.whole import read_file
 from headrace.server.doctor.report import FileReport, Verdict
 from headrace.server.folders import FolderRefusedError, is_new, store_folders
 from headrace.storage.config import LAYOUT_NAME, MARKER_NAME

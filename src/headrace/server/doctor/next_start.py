@@ -31,10 +31,10 @@ from headrace.ports.segments import (
     SegmentWritten,
     WriteSegment,
 )
-from headrace.runtime.quarantine import QUARANTINE_NAME, Quarantine
-from headrace.runtime.segment_opening import Beyond, SegmentOpener
-from headrace.runtime.segment_tree import SegmentTree
-from headrace.runtime.whole import read_all
+from headrace.runtime.files.quarantine import QUARANTINE_NAME, Quarantine
+from headrace.runtime.files.segment_opening import Beyond, SegmentOpener
+from headrace.runtime.files.segment_tree import SegmentTree
+from headrace.runtime.files.whole import read_all
 from headrace.server.doctor.report import Verdict
 from headrace.wire.errors import CorruptError
 from headrace.wire.replica.prepares import PREPARE

@@ -11,7 +11,7 @@ from headrace.metadata.machine import MetadataMachine
 from headrace.metadata.target import PartitionTarget
 from headrace.ports.recovered import RecoveredGroup
 from headrace.ports.segments import SegmentFile
-from headrace.runtime.segment_tree import is_ours, namespace_of
+from headrace.runtime.files.segment_tree import is_ours, namespace_of
 from headrace.server.doctor.losses import examine_losses
 from headrace.server.doctor.next_start import NOT_JUDGED, Judged, judge_start, opened_tree
 from headrace.server.doctor.report import FileReport, Verdict

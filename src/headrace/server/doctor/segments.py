@@ -23,8 +23,8 @@ from headrace.partitions.proof import FilePart, prove_stretch, survey
 from headrace.partitions.snapshot import decode_snapshot
 from headrace.ports.recovered import RecoveredGroup
 from headrace.ports.segments import SegmentFile
-from headrace.runtime.segment_tree import folder_names, index_name
-from headrace.runtime.whole import read_all, read_file
+from headrace.runtime.files.segment_tree import folder_names, index_name
+from headrace.runtime.files.whole import read_all, read_file
 from headrace.server.doctor.indexes import judge_index, known_index
 from headrace.server.doctor.next_start import NOT_JUDGED, Judged, is_dropped
 from headrace.server.doctor.report import FileReport, Lost, Verdict

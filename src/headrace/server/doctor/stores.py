@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 
 from headrace.ports.recovered import Finding, RecoveredGroup
-from headrace.runtime.files import LOCK_NAME, QUARANTINE_PREFIX, TEMPORARY_SUFFIX
-from headrace.runtime.whole import read_file
+from headrace.runtime.files.disk import LOCK_NAME, QUARANTINE_PREFIX, TEMPORARY_SUFFIX
+from headrace.runtime.files.whole import read_file
 from headrace.server.doctor.report import FileReport, Verdict, worst
 from headrace.storage.checkpoint import decode_checkpoint
 from headrace.storage.config import (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.runtime.whole import read_file
+from headrace.runtime.files.whole import read_file
 
 
 def test_a_sector_that_cannot_be_read_fits_no_checksum(

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import msgspec
 import pytest
 
-from headrace.runtime.quarantine import Quarantine
+from headrace.runtime.files.quarantine import Quarantine
 from headrace.server.doctor.examine import DoctorError, examine
 from headrace.server.doctor.report import FileReport, Lost, Report, Verdict
 from headrace.server.folders import format_folder, hold_folder

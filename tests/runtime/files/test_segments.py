@@ -37,9 +37,9 @@ from headrace.ports.segments import (
     WriteIndex,
     WriteSegment,
 )
-from headrace.runtime import segments
-from headrace.runtime.segment_tree import folder_names
-from headrace.runtime.segments import SegmentFiles, SegmentFilesError
+from headrace.runtime.files import segments
+from headrace.runtime.files.segment_tree import folder_names
+from headrace.runtime.files.segments import SegmentFiles, SegmentFilesError
 from headrace.wire.numbers import Operation
 from headrace.wire.replica.prepares import PrepareHeader
 from headrace.wire.requests import RequestHeader

@@ -26,7 +26,7 @@ from headrace.ports.disk import (
 )
 from headrace.ports.machine import Artifact
 from headrace.ports.recovered import GroupCheckpoint, RecoveredGroup, ViewState
-from headrace.runtime.files import DiskFailedError, FileDisk, FolderInUseError
+from headrace.runtime.files.disk import DiskFailedError, FileDisk, FolderInUseError
 from headrace.storage.store import Cut, Store, format_store
 from tests.storage.samples import INCARNATION, config, opened, prepare
 

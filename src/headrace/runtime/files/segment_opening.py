@@ -26,15 +26,15 @@ from headrace.ports.segments import (
     SegmentFile,
     SegmentsOpened,
 )
-from headrace.runtime.quarantine import Quarantine
-from headrace.runtime.segment_tree import (
+from headrace.runtime.files.quarantine import Quarantine
+from headrace.runtime.files.segment_tree import (
     FILE_MODE,
     Names,
     SegmentTree,
     folder_names,
     index_name,
 )
-from headrace.runtime.whole import read_all
+from headrace.runtime.files.whole import read_all
 from headrace.wire.batches import BatchHeader
 from headrace.wire.errors import CorruptError
 from headrace.wire.segment import decode_segment_header, partition_names, segment_name

@@ -25,7 +25,7 @@ from headrace.base.ids import (
 from headrace.base.limits import PARTITIONS_PER_TOPIC_MAX, STREAMS_MAX, TOPICS_PER_STREAM_MAX
 from headrace.kernel import OFFSET_MAX
 from headrace.ports.segments import SegmentFile
-from headrace.runtime.durable_folders import FOLDER_MODE, make_folder
+from headrace.runtime.files.folders import FOLDER_MODE, make_folder
 from headrace.wire.segment import partition_names, segment_name
 
 FILE_MODE = 0o600

@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 
-from headrace.runtime.durable_folders import FOLDER_MODE, sync_folder
-from headrace.runtime.whole import write_parts
+from headrace.runtime.files.folders import FOLDER_MODE, sync_folder
+from headrace.runtime.files.whole import write_parts
 
 QUARANTINE_NAME = "quarantine"  # of the folder, beside that of segments
 REASON_NAME = "REASON"

@@ -7,7 +7,7 @@ import pytest
 from headrace.base.ids import Namespace, PartitionId, StreamId, TopicId, pack_namespace
 from headrace.partitions.log import PartitionLog
 from headrace.partitions.options import PartitionOptions
-from headrace.runtime.segment_tree import folder_names, index_name
+from headrace.runtime.files.segment_tree import folder_names, index_name
 from headrace.server.doctor.report import FileReport, Lost, Verdict
 from headrace.server.doctor.segments import examine_segments
 from headrace.wire.batches import decode_batch_header

@@ -20,7 +20,7 @@ from headrace.ports.network import (
     SendToConnection,
     Ticked,
 )
-from headrace.runtime.loop import (
+from headrace.runtime.pump import (
     SWITCH_SECONDS,
     Pump,
     PumpFailedError,
@@ -345,7 +345,7 @@ class TestPump:
         async def main() -> None:
             scene = Scene()
             clock = _Clock()
-            monkeypatch.setattr("headrace.runtime.loop.time", clock)
+            monkeypatch.setattr("headrace.runtime.pump.time", clock)
 
             async def act() -> None:
                 clock.now += 10.0
@@ -365,7 +365,7 @@ class TestPump:
         async def main() -> None:
             scene = Scene()
             clock = _Clock()
-            monkeypatch.setattr("headrace.runtime.loop.time", clock)
+            monkeypatch.setattr("headrace.runtime.pump.time", clock)
 
             async def act() -> None:
                 clock.now += 10.0
@@ -383,7 +383,7 @@ class TestPump:
     ) -> None:
         async def main() -> None:
             scene = Scene()
-            monkeypatch.setattr("headrace.runtime.loop.time", _StallingClock())
+            monkeypatch.setattr("headrace.runtime.pump.time", _StallingClock())
 
             async def act() -> None:
                 scene.pump.put(1, bytearray(b"x"))

@@ -14,7 +14,7 @@ import headrace
 from headrace.server.doctor.examine import examine
 from headrace.server.doctor.report import FileReport, Report, Verdict
 from tests.crash.process import CrashNode, crash_node
-from tests.server.test_doctor import image
+from tests.server.doctor.test_examine import image
 
 pytestmark = pytest.mark.slow
 

@@ -20,7 +20,7 @@ from headrace.ports.segments import (
     SegmentWritten,
 )
 from tests.partitions.stage import NAMESPACE, REVISION, Stage
-from tests.runtime.test_segments import Bench
+from tests.runtime.files.test_segments import Bench
 
 FILE = SegmentFile(NAMESPACE, REVISION, 0, 0)
 NEXT = SegmentFile(NAMESPACE, REVISION, 0, 6)

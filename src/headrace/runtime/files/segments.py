@@ -47,10 +47,10 @@ from headrace.ports.segments import (
     WriteIndex,
     WriteSegment,
 )
-from headrace.runtime.quarantine import QUARANTINE_NAME, Quarantine
-from headrace.runtime.segment_opening import SegmentOpener
-from headrace.runtime.segment_tree import SegmentTree, folder_names, index_name, open_file
-from headrace.runtime.whole import read_all, write_parts
+from headrace.runtime.files.quarantine import QUARANTINE_NAME, Quarantine
+from headrace.runtime.files.segment_opening import SegmentOpener
+from headrace.runtime.files.segment_tree import SegmentTree, folder_names, index_name, open_file
+from headrace.runtime.files.whole import read_all, write_parts
 from headrace.wire.segment import partition_names, segment_name
 
 SYNC_STEP_BYTES = 16 * MIB

@@ -5,7 +5,7 @@ import zipfile
 from threading import Event
 
 from headrace.ports.host import MakeSnapshot
-from headrace.runtime.snapshot import SnapshotMaker, describe_usage
+from headrace.runtime.diagnostics import SnapshotMaker, describe_usage
 from headrace.wire.numbers import SnapshotCompression, SnapshotType
 
 WAIT_SECONDS = 10

@@ -41,8 +41,8 @@ from headrace.ports.disk import (
     WriteJournal,
     Written,
 )
-from headrace.runtime.durable_folders import FOLDER_MODE, make_folder
-from headrace.runtime.whole import read_readable, write_parts
+from headrace.runtime.files.folders import FOLDER_MODE, make_folder
+from headrace.runtime.files.whole import read_readable, write_parts
 from headrace.storage.config import MARKER_NAME, journal_name
 from headrace.storage.store import Cut
 

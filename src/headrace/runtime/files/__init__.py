@@ -1,0 +1,1 @@
+"""The real files behind the ports: a store's disk, segments, quarantine."""
