@@ -1,4 +1,4 @@
-"""The keeper of secrets: real hashes, at a small price."""
+"""Hashing credentials: real hashes, at a small price."""
 
 import logging
 import os
@@ -26,7 +26,7 @@ from headrace.ports.credentials import (
 from headrace.runtime.credentials import (
     ALPHABET,
     NICENESS,
-    CredentialKeeper,
+    CredentialHasher,
     HashParameters,
     generate_password,
 )
@@ -38,18 +38,18 @@ NO_MEMORY = error_to_str(-22)
 
 
 class Bench:
-    """A keeper, and a caller that waits for its events."""
+    """A hasher, and a caller that waits for its events."""
 
     def __init__(self, parameters: HashParameters = CHEAP) -> None:
         self.woken = Event()
-        self.keeper = CredentialKeeper(parameters, self.woken.set)
+        self.hasher = CredentialHasher(parameters, self.woken.set)
 
     def wait(self, count: int) -> list[CredentialEvent]:
-        events = self.keeper.take_events()
+        events = self.hasher.take_events()
         while len(events) < count:
             assert self.woken.wait(WAIT_SECONDS)
             self.woken.clear()
-            events += self.keeper.take_events()
+            events += self.hasher.take_events()
         assert len(events) == count
         return events
 
@@ -57,21 +57,21 @@ class Bench:
 @pytest.fixture
 def bench() -> Iterator[Bench]:
     made = Bench()
-    with made.keeper:
+    with made.hasher:
         yield made
 
 
 class Gate:
     """Holds hashes back, and counts how many are being made at once."""
 
-    def __init__(self, keeper: CredentialKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, hasher: CredentialHasher, monkeypatch: pytest.MonkeyPatch) -> None:
         self.is_open = Event()
         self.entered = 0
         self.at_once = 0
         self.at_once_max = 0
         self._lock = Lock()
-        self._matches: Callable[[str, Secret], bool] = keeper._matches
-        monkeypatch.setattr(keeper, "_matches", self.pass_through)
+        self._matches: Callable[[str, Secret], bool] = hasher._matches
+        monkeypatch.setattr(hasher, "_matches", self.pass_through)
 
     def pass_through(self, password_hash: str, password: Secret) -> bool:
         with self._lock:
@@ -87,15 +87,15 @@ class Gate:
 
 
 def test_a_hash_is_a_phc_string_with_a_fresh_salt(bench: Bench) -> None:
-    bench.keeper.submit(HashPassword(1, RIGHT))
-    bench.keeper.submit(HashPassword(2, RIGHT))
+    bench.hasher.submit(HashPassword(1, RIGHT))
+    bench.hasher.submit(HashPassword(2, RIGHT))
     hashes = {}
     for event in bench.wait(2):
         assert isinstance(event, PasswordHashed)
         hashes[event.token] = event.password_hash
     assert sorted(hashes) == [1, 2]
     assert hashes[1] != hashes[2]
-    for text in (*hashes.values(), bench.keeper.hash_now(RIGHT)):
+    for text in (*hashes.values(), bench.hasher.hash_now(RIGHT)):
         # 16 bytes of salt are 22 characters, 32 of hash 43.
         assert re.fullmatch(
             r"\$argon2id\$v=19\$m=64,t=1,p=1\$[A-Za-z0-9+/]{22}\$[A-Za-z0-9+/]{43}", text
@@ -103,10 +103,10 @@ def test_a_hash_is_a_phc_string_with_a_fresh_salt(bench: Bench) -> None:
 
 
 def test_right_wrong_and_nobody(bench: Bench) -> None:
-    stored = bench.keeper.hash_now(RIGHT)
-    bench.keeper.submit(VerifyPassword(1, RIGHT, stored))
-    bench.keeper.submit(VerifyPassword(2, WRONG, stored))
-    bench.keeper.submit(VerifyPassword(3, RIGHT, None))
+    stored = bench.hasher.hash_now(RIGHT)
+    bench.hasher.submit(VerifyPassword(1, RIGHT, stored))
+    bench.hasher.submit(VerifyPassword(2, WRONG, stored))
+    bench.hasher.submit(VerifyPassword(3, RIGHT, None))
     events = bench.wait(3)
     assert PasswordVerified(1, is_right=True) in events
     assert PasswordVerified(2, is_right=False) in events
@@ -115,8 +115,8 @@ def test_right_wrong_and_nobody(bench: Bench) -> None:
 
 def stored_at(bench: Bench, *, time_cost: int, memory_bytes: int) -> str:
     other = HashParameters(time_cost=time_cost, memory_bytes=memory_bytes)
-    with CredentialKeeper(other, bench.woken.set) as keeper:
-        return keeper.hash_now(RIGHT)
+    with CredentialHasher(other, bench.woken.set) as hasher:
+        return hasher.hash_now(RIGHT)
 
 
 @pytest.mark.parametrize(("time_cost", "memory_bytes"), [(1, 64 << 10), (3, 128 << 10)])
@@ -124,36 +124,36 @@ def test_a_hash_that_costs_as_much_or_more_stays(
     bench: Bench, time_cost: int, memory_bytes: int
 ) -> None:
     stored = stored_at(bench, time_cost=time_cost, memory_bytes=memory_bytes)
-    bench.keeper.submit(VerifyPassword(1, RIGHT, stored))
+    bench.hasher.submit(VerifyPassword(1, RIGHT, stored))
     assert bench.wait(1) == [PasswordVerified(1, is_right=True)]
 
 
 def test_a_hash_that_costs_less_is_made_anew_for_the_right_password_alone(bench: Bench) -> None:
     stored = stored_at(bench, time_cost=2, memory_bytes=32 << 10)
-    bench.keeper.submit(VerifyPassword(1, WRONG, stored))
+    bench.hasher.submit(VerifyPassword(1, WRONG, stored))
     assert bench.wait(1) == [PasswordVerified(1, is_right=False)]
-    bench.keeper.submit(VerifyPassword(2, RIGHT, stored))
+    bench.hasher.submit(VerifyPassword(2, RIGHT, stored))
     (event,) = bench.wait(1)
     assert isinstance(event, PasswordVerified)
     assert event.is_right
     assert event.stronger_hash is not None
     assert event.stronger_hash.startswith("$argon2id$v=19$m=64,t=1,p=1$")
-    bench.keeper.submit(VerifyPassword(3, RIGHT, event.stronger_hash))
+    bench.hasher.submit(VerifyPassword(3, RIGHT, event.stronger_hash))
     assert bench.wait(1) == [PasswordVerified(3, is_right=True)]
 
 
 def test_every_answer_costs_one_hash(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unknown user and wrong password: one real hash each, of the same parameters."""
-    gate = Gate(bench.keeper, monkeypatch)
+    gate = Gate(bench.hasher, monkeypatch)
     gate.is_open.set()
-    bench.keeper.submit(VerifyPassword(1, WRONG, bench.keeper.hash_now(RIGHT)))
+    bench.hasher.submit(VerifyPassword(1, WRONG, bench.hasher.hash_now(RIGHT)))
     bench.wait(1)
     assert gate.entered == 1
-    bench.keeper.submit(VerifyPassword(2, WRONG, None))
+    bench.hasher.submit(VerifyPassword(2, WRONG, None))
     bench.wait(1)
     assert gate.entered == 2
-    prefix = bench.keeper.hash_now(RIGHT).rpartition("p=")[0]
-    assert bench.keeper._hash_of_nobody.startswith(prefix)
+    prefix = bench.hasher.hash_now(RIGHT).rpartition("p=")[0]
+    assert bench.hasher._hash_of_nobody.startswith(prefix)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_every_answer_costs_one_hash(bench: Bench, monkeypatch: pytest.MonkeyPat
 def test_a_damaged_hash_lets_nobody_in(
     bench: Bench, caplog: pytest.LogCaptureFixture, stored: str
 ) -> None:
-    bench.keeper.submit(VerifyPassword(1, RIGHT, stored))
+    bench.hasher.submit(VerifyPassword(1, RIGHT, stored))
     assert bench.wait(1) == [PasswordVerified(1, is_right=False)]
     assert "no hash" in caplog.text
     assert RIGHT.decode() not in caplog.text
@@ -171,22 +171,22 @@ def test_a_damaged_hash_lets_nobody_in(
 def test_few_hashes_at_once_and_few_that_wait(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gate = Gate(bench.keeper, monkeypatch)
-    stored = bench.keeper.hash_now(RIGHT)
+    gate = Gate(bench.hasher, monkeypatch)
+    stored = bench.hasher.hash_now(RIGHT)
     # Both threads are busy before the queue is filled.
     for token in (1, 2):
-        bench.keeper.submit(VerifyPassword(token, RIGHT, stored))
+        bench.hasher.submit(VerifyPassword(token, RIGHT, stored))
         while gate.entered < token:
             assert not bench.woken.wait(0.001)
     for token in range(3, 9):
-        bench.keeper.submit(VerifyPassword(token, RIGHT, stored))
-    busy = bench.keeper.take_events()
+        bench.hasher.submit(VerifyPassword(token, RIGHT, stored))
+    busy = bench.hasher.take_events()
     assert busy == [CredentialsBusy(token) for token in (6, 7, 8)]
     gate.is_open.set()
     assert sorted(event.token for event in bench.wait(5)) == [1, 2, 3, 4, 5]
     assert gate.at_once_max == 2
     # There is room again.
-    bench.keeper.submit(VerifyPassword(9, RIGHT, stored))
+    bench.hasher.submit(VerifyPassword(9, RIGHT, stored))
     assert bench.wait(1) == [PasswordVerified(9, is_right=True)]
 
 
@@ -209,8 +209,8 @@ def test_without_memory_nothing_is_decided(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(type(bench.keeper._hasher), method, fail)
-    bench.keeper.submit(effect)
+    monkeypatch.setattr(type(bench.hasher._hasher), method, fail)
+    bench.hasher.submit(effect)
     assert bench.wait(1) == [CredentialsBusy(1)]
     assert caplog.record_tuples[0][1] == logging.WARNING
 
@@ -219,17 +219,17 @@ def test_a_thread_that_fails_is_heard_of(bench: Bench, monkeypatch: pytest.Monke
     def fail(*_: object) -> None:
         raise RuntimeError("no more")
 
-    monkeypatch.setattr(type(bench.keeper._hasher), "hash", fail)
-    bench.keeper.submit(HashPassword(1, RIGHT))
+    monkeypatch.setattr(type(bench.hasher._hasher), "hash", fail)
+    bench.hasher.submit(HashPassword(1, RIGHT))
     assert bench.woken.wait(WAIT_SECONDS)
     with pytest.raises(RuntimeError, match="no more"):
-        bench.keeper.take_events()
+        bench.hasher.take_events()
 
 
 def test_tokens_come_at_once(bench: Bench) -> None:
-    bench.keeper.submit(MintToken(1))
-    bench.keeper.submit(MintToken(2))
-    one, two = bench.keeper.take_events()
+    bench.hasher.submit(MintToken(1))
+    bench.hasher.submit(MintToken(2))
+    one, two = bench.hasher.take_events()
     assert isinstance(one, TokenMinted)
     assert isinstance(two, TokenMinted)
     assert (one.token, two.token) == (1, 2)
@@ -241,15 +241,15 @@ def test_tokens_come_at_once(bench: Bench) -> None:
 
 def test_closing_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench()
-    gate = Gate(bench.keeper, monkeypatch)
+    gate = Gate(bench.hasher, monkeypatch)
     for token in range(1, 6):
-        bench.keeper.submit(VerifyPassword(token, RIGHT, None))
+        bench.hasher.submit(VerifyPassword(token, RIGHT, None))
         while gate.entered < min(token, 2):
             assert not bench.woken.wait(0.001)
     gate.is_open.set()
-    bench.keeper.close()
-    bench.keeper.close()  # twice does no harm
-    assert not any(thread.is_alive() for thread in bench.keeper._threads)
+    bench.hasher.close()
+    bench.hasher.close()  # twice does no harm
+    assert not any(thread.is_alive() for thread in bench.hasher._threads)
 
 
 def test_generated_passwords() -> None:
@@ -284,9 +284,9 @@ def threads() -> dict[int, None]:
 @linux
 def test_who_hashes_stands_back_and_nobody_else_does(bench: Bench) -> None:
     usual = niceness_of(0)
-    bench.keeper.submit(HashPassword(1, RIGHT))
+    bench.hasher.submit(HashPassword(1, RIGHT))
     bench.wait(1)
-    found = [niceness_of(thread.native_id or 0) for thread in bench.keeper._threads]
+    found = [niceness_of(thread.native_id or 0) for thread in bench.hasher._threads]
     assert min(usual + NICENESS, 19) in found  # One may not have begun yet.
     assert niceness_of(0) == usual
 
@@ -298,9 +298,9 @@ def test_the_threads_of_a_hash_stand_back_too() -> None:
     usual = niceness_of(0)
     lanes = HashParameters(time_cost=1, memory_bytes=16 << 20, parallelism=4)
     bench = Bench(lanes)
-    with bench.keeper:
+    with bench.hasher:
         before = threads()
-        bench.keeper.submit(HashPassword(1, RIGHT))
+        bench.hasher.submit(HashPassword(1, RIGHT))
         seen: list[int] = []
         while not seen and not bench.woken.is_set():
             for thread in threads():
@@ -322,8 +322,8 @@ def test_a_priority_that_is_refused_is_told_of(
 
     monkeypatch.setattr(os, "setpriority", refuse)
     bench = Bench()
-    with bench.keeper:
-        bench.keeper.submit(HashPassword(1, RIGHT))
+    with bench.hasher:
+        bench.hasher.submit(HashPassword(1, RIGHT))
         assert isinstance(bench.wait(1)[0], PasswordHashed)
     if sys.platform == "linux":
         assert "passwords are hashed at the priority of everything else" in caplog.text

@@ -14,7 +14,7 @@ from headrace.ports.credentials import (
     HashPassword,
     VerifyPassword,
 )
-from headrace.runtime.credentials import CredentialKeeper, HashParameters
+from headrace.runtime.credentials import CredentialHasher, HashParameters
 from headrace.shard.effects import ShardEffect, ShardEvent
 from headrace.wire.commands.counters import GET_COUNTERS
 from headrace.wire.commands.session import LOGIN_PASSWORD
@@ -50,10 +50,10 @@ STRANGERS = {
 class HashingNode(Whole):
     """A shard whose passwords are hashed for real, and whose hashes are counted."""
 
-    def __init__(self, keeper: CredentialKeeper, woken: threading.Event) -> None:
-        self._keeper = keeper
+    def __init__(self, hasher: CredentialHasher, woken: threading.Event) -> None:
+        self._hasher = hasher
         self._woken = woken
-        super().__init__(root_password_hash=keeper.hash_now(Secret(ROOT_PASSWORD)))
+        super().__init__(root_password_hash=hasher.hash_now(Secret(ROOT_PASSWORD)))
 
     def _carry_out(self, effect: ShardEffect) -> list[ShardEvent]:
         if isinstance(effect, VerifyPassword | HashPassword):
@@ -61,8 +61,8 @@ class HashingNode(Whole):
         return super()._carry_out(effect)
 
     def _answer(self, effect: CredentialEffect) -> CredentialEvent:
-        self._keeper.submit(effect)
-        while not (events := self._keeper.take_events()):
+        self._hasher.submit(effect)
+        while not (events := self._hasher.take_events()):
             assert self._woken.wait(20)
             self._woken.clear()
         (event,) = events
@@ -72,8 +72,8 @@ class HashingNode(Whole):
 @pytest.fixture
 def node() -> Iterator[HashingNode]:
     woken = threading.Event()
-    with CredentialKeeper(CHEAP, woken.set) as keeper:
-        made = HashingNode(keeper, woken)
+    with CredentialHasher(CHEAP, woken.set) as hasher:
+        made = HashingNode(hasher, woken)
         root = made.client(("iggy", ROOT_PASSWORD))
         for name in ("alice", "disabled", "deleted"):
             user = CreateUser(username=name, password=make_password(name), status=UserStatus.ACTIVE)

@@ -1,4 +1,4 @@
-"""The keeper of secrets behind the port: argon2id on a few threads, and the system's randomness.
+"""Hashes passwords with argon2id on a few threads, and mints tokens: the port of credentials.
 
 ```
 caller     VerifyPassword, HashPassword -> waiting   MintToken -> TokenMinted at once
@@ -10,7 +10,7 @@ A hash costs tens of milliseconds and megabytes on purpose. So only a few are ma
 so many wait: a flood of logins takes neither the memory of the node nor the time of its shard. The
 shard has the processor first (`NICENESS`).
 
-Invariants: every effect has one answer, unless the keeper is closed first; an unknown user costs
+Invariants: every effect has one answer, unless the hasher is closed first; an unknown user costs
             what a wrong password costs.
 """
 
@@ -70,7 +70,7 @@ class HashParameters(msgspec.Struct, frozen=True, kw_only=True):
     waiting_max: int = 256
 
 
-class CredentialKeeper:
+class CredentialHasher:
     """Carries out the effects of `headrace.ports.credentials`; one thread calls it.
 
     What needs no hash is in `take_events` when `submit` returns; `wake` is called, from another

@@ -12,7 +12,7 @@ from typing import Any
 
 from headrace.base.secret import Secret
 from headrace.runtime.allocator import give_back, keep_large_blocks
-from headrace.runtime.credentials import CredentialKeeper, generate_password
+from headrace.runtime.credentials import CredentialHasher, generate_password
 from headrace.runtime.files.disk import DiskFailedError
 from headrace.runtime.host import boot_identity as read_boot_identity
 from headrace.runtime.pump import PumpFailedError, hasten_threads, new_event_loop
@@ -110,14 +110,14 @@ def _sentence_of(error: Exception, config: ServerConfig) -> str:
 
 
 def _run_held(config: ServerConfig, *, is_throwaway: bool, boot_identity: int | None) -> int:
-    def root_password_hash(keeper: CredentialKeeper) -> str:
+    def root_password_hash(hasher: CredentialHasher) -> str:
         password = config.root.password
         if password is None:
             made = generate_password()
             # At once: whatever happens next, the hash of this password may be on the disk.
             _show_once(lines.password_line(config.root.username, made))
             password = Secret(made.encode())
-        return keeper.hash_now(password)
+        return hasher.hash_now(password)
 
     if not is_loopback_only(config):
         _log.warning("%s", lines.plaintext_line(config))

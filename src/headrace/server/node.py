@@ -1,7 +1,7 @@
 """A node with one shard: core and real world joined.
 
 ```
-folders -> two stores -> Shard <-> Pump <-> FileDisk x 2, SegmentFiles, CredentialKeeper, TCP
+folders -> two stores -> Shard <-> Pump <-> FileDisk x 2, SegmentFiles, CredentialHasher, TCP
 ```
 
 Flow: recover, receive, reply.
@@ -35,7 +35,7 @@ from headrace.ports.network import (
 )
 from headrace.ports.recovered import RecoveredGroup
 from headrace.ports.segments import SegmentEffect, WriteSegment
-from headrace.runtime.credentials import CredentialKeeper, HashParameters
+from headrace.runtime.credentials import CredentialHasher, HashParameters
 from headrace.runtime.diagnostics import (
     SnapshotMaker,
     describe_folder,
@@ -123,7 +123,7 @@ class Node:
         *,
         version: str,
         boot_identity: int,
-        root_password_hash: Callable[[CredentialKeeper], str],
+        root_password_hash: Callable[[CredentialHasher], str],
     ) -> None:
         """Open the folder, which this process holds already.
 
@@ -140,11 +140,11 @@ class Node:
         self._wake = self.pump.wake
         folder = config.server.data_dir
         try:
-            self._keeper = CredentialKeeper(_hash_parameters(config), self._wake)
-            self._stack.callback(self._keeper.close)
+            self._hasher = CredentialHasher(_hash_parameters(config), self._wake)
+            self._stack.callback(self._hasher.close)
             stores = self._open_stores(boot_identity)
             is_fresh = not any(_has_ops(group) for group in stores[METADATA_STORE].opened.groups)
-            password_hash = root_password_hash(self._keeper) if is_fresh else ""
+            password_hash = root_password_hash(self._hasher) if is_fresh else ""
             settings = _settings(config, self._cluster, version, password_hash)
             supported = supported_time(folder, boot_identity)
             self.shard = Shard(
@@ -217,7 +217,7 @@ class Node:
                 _Disk(METADATA_STORE, self._disks[0]),
                 _Disk(DATA_STORE, self._disks[1]),
                 self._segments,
-                self._keeper,
+                self._hasher,
                 self._snapshots,
             ],
             ends_turn=self._end_turn,
@@ -238,7 +238,7 @@ class Node:
             Audit: write_audit,
         }
         for effect in (VerifyPassword, HashPassword, MintToken):
-            carry_out[effect] = self._keeper.submit
+            carry_out[effect] = self._hasher.submit
         for segment_effect in SegmentEffect.__args__:
             carry_out[segment_effect] = self._segments.submit
         carry_out[WriteSegment] = self._write_segment

@@ -553,4 +553,4 @@ def test_a_bug_in_a_thread_ends_the_disk_too(bench: Bench, monkeypatch: pytest.M
     bench.disk.submit(RemoveFile("a/b"))
     assert isinstance(bench.fail().__cause__, AssertionError)
     bench.disk.close()
-    assert seen == ["keeper store"]
+    assert seen == ["worker store"]

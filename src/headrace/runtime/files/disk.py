@@ -3,12 +3,12 @@
 ```
 caller    WriteJournal -> pwrite -> Written, if that is awaited
 syncer    fdatasync of what is dirty -> Synced; the next one begins when the last one ended (D5)
-keeper    all other effects, one after another, in their order
+worker    all other effects, one after another, in their order
 ```
 
-A checkpoint is the keeper's and so never delays a sync of the journal. An error that is not a lack
-of space ends the node: nothing is delivered after it and no sync is tried again, because nobody
-knows what a failed one has left (O2.4).
+The worker writes checkpoints, so one never delays a sync of the journal. An error that is not a
+lack of space ends the node: nothing is delivered after it and no sync is tried again, because
+nobody knows what a failed one has left (O2.4).
 
 Flow:       replicate, recover.
 Invariants: Written comes before the Synced that covers it; a Synced names what had been written
@@ -98,7 +98,7 @@ class FileDisk:
         self._is_sync_wanted = False
         self._journals: dict[int, int] = {}  # file -> descriptor
         self._is_closed = False
-        self._kept: dict[type, Callable[[Any], DiskEvent | None]] = {
+        self._work: dict[type, Callable[[Any], DiskEvent | None]] = {
             AllocateJournal: self._allocate_journal,
             ReadJournal: self._read_journal,
             ReplaceFile: self._replace_file,
@@ -109,7 +109,7 @@ class FileDisk:
         self._orders: SimpleQueue[DiskEffect | None] = SimpleQueue()
         self._threads = [
             Thread(target=self._run_syncer, name=f"syncer {folder.name}", daemon=True),
-            Thread(target=self._run_keeper, name=f"keeper {folder.name}", daemon=True),
+            Thread(target=self._run_worker, name=f"worker {folder.name}", daemon=True),
         ]
         for thread in self._threads:
             thread.start()
@@ -146,7 +146,7 @@ class FileDisk:
         if type(effect) is WriteJournal:
             self._write_journal(effect)
         else:
-            assert type(effect) in self._kept
+            assert type(effect) in self._work
             self._orders.put(effect)
 
     def take_events(self) -> list[DiskEvent]:
@@ -214,13 +214,13 @@ class FileDisk:
         self.sync_count += 1
         self._answer(Synced(sequence))
 
-    def _run_keeper(self) -> None:
+    def _run_worker(self) -> None:
         while (effect := self._orders.get()) is not None:
             if self._failure is None:
-                self._guard(self._keep, effect)
+                self._guard(self._carry_out, effect)
 
-    def _keep(self, effect: DiskEffect) -> None:
-        event = self._kept[type(effect)](effect)
+    def _carry_out(self, effect: DiskEffect) -> None:
+        event = self._work[type(effect)](effect)
         if event is not None:
             self._answer(event)
 
@@ -234,7 +234,7 @@ class FileDisk:
             if not isinstance(error, OSError):
                 raise  # A bug of ours: its trace must be seen.
 
-    # What the keeper does.
+    # What the worker does.
 
     def _allocate_journal(self, effect: AllocateJournal) -> JournalAllocated:
         fd = self._open_journal(effect.file, os.O_RDWR | os.O_CREAT)

@@ -55,7 +55,7 @@ class SegmentTree:
         if is_changing:
             os.fchmod(self._root, FOLDER_MODE)
         self.making = Lock()  # held while a file is made: its folder may be empty until then
-        self._durable_folders: dict[Names, None] = {}  # the keeper's
+        self._durable_folders: dict[Names, None] = {}  # used by the worker alone
 
     def close(self) -> None:
         """Let the root go."""

@@ -2,7 +2,7 @@
 
 ```
 caller    WriteSegment -> pwritev -> SegmentWritten
-keeper    syncs, openings, indexes, removals, one after another, in their order
+worker    syncs, openings, indexes, removals, one after another, in their order
 reader    reads; the caller itself makes small ones that the page cache can answer
 ```
 
@@ -115,7 +115,7 @@ class SegmentFiles:
         self._handles: dict[SegmentFile, _Handle] = {}  # the caller's; longest unused first
         self._read_handles: dict[SegmentFile, _Handle] = {}
         self._is_closed = False
-        self._kept: dict[type, Callable[[Any], SegmentEvent | None]] = {
+        self._work: dict[type, Callable[[Any], SegmentEvent | None]] = {
             SyncSegments: self._sync_segments,
             OpenSegments: self._opener.open,
             WriteIndex: self._write_index,
@@ -132,7 +132,7 @@ class SegmentFiles:
         self._orders: SimpleQueue[object] = SimpleQueue()
         self._reads: SimpleQueue[object] = SimpleQueue()
         self._threads = [
-            Thread(target=self._run, args=(self._orders, self._kept), name="segment keeper"),
+            Thread(target=self._run, args=(self._orders, self._work), name="segment worker"),
             Thread(target=self._run, args=(self._reads, self._read), name="segment reader"),
         ]
         for thread in self._threads:
@@ -261,7 +261,7 @@ class SegmentFiles:
         return handle
 
     def _order_sync(self, handle: _Handle) -> None:
-        """Have the keeper sync a file before anybody asks for it."""
+        """Have the worker sync a file before anybody asks for it."""
         with self._lock:
             handle.users += 1
         self._orders.put(handle)
