@@ -10,7 +10,6 @@ Flow: recover, receive, reply.
 import asyncio
 import logging
 import math
-import secrets
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,9 +18,6 @@ from typing import Any
 import msgspec
 
 from headrace.base.endpoints import Endpoint
-from headrace.base.limits import HEADER_BYTES
-from headrace.metadata.admission import TopicDefaults
-from headrace.partitions.options import AheadPolicy
 from headrace.ports.audit import Audit
 from headrace.ports.credentials import HashPassword, MintToken, VerifyPassword
 from headrace.ports.disk import FromStore, OnStore
@@ -35,7 +31,7 @@ from headrace.ports.network import (
 )
 from headrace.ports.recovered import RecoveredGroup
 from headrace.ports.segments import SegmentEffect, WriteSegment
-from headrace.runtime.credentials import CredentialHasher, HashParameters
+from headrace.runtime.credentials import CredentialHasher
 from headrace.runtime.diagnostics import (
     SnapshotMaker,
     describe_folder,
@@ -50,7 +46,8 @@ from headrace.runtime.pump import Pump
 from headrace.server import lines
 from headrace.server.audit_log import write_audit
 from headrace.server.clock_mark import ClockMark, supported_time
-from headrace.server.config.sections import SETTINGS, JournalSection, ServerConfig
+from headrace.server.config.kinds import SECOND
+from headrace.server.config.sections import SETTINGS, ServerConfig
 from headrace.server.folders import (
     PARTITIONS_NAME,
     OpenedStore,
@@ -61,23 +58,19 @@ from headrace.server.folders import (
     open_one,
     store_folders,
 )
+from headrace.server.settings import (
+    cluster_metadata,
+    hash_parameters,
+    shard_settings,
+    store_configs,
+    tcp_limits,
+)
 from headrace.server.starts import check_starts, next_start
-from headrace.shard.config import PlaneConfig
-from headrace.shard.logins.lockout import LockoutSettings
-from headrace.shard.settings import ShardSettings
 from headrace.shard.shard import DATA_STORE, METADATA_STORE, Shard
-from headrace.storage.config import StoreConfig, file_bytes_of
-from headrace.transports.limits import TcpLimits
 from headrace.transports.tcp import TcpListener
-from headrace.vsr.timeouts import Timeouts
-from headrace.wire.commands.system import ClusterMetadata
-from headrace.wire.commands.system import Node as NodeRecord
-from headrace.wire.numbers import NodeStatus, Role, SnapshotType, Transport
+from headrace.wire.numbers import SnapshotType
 from headrace.wire.replica.handshake import cluster_id
-from headrace.wire.topic_options import RESPECT_CONSUMERS
 
-_TICK_MICROS = 10_000
-_SECOND = 1_000_000
 _SAMPLE_SECONDS = 1.0
 _NOTICES = ("held", "released")  # findings that are no fault of anybody
 _READY_SECONDS = 0.002
@@ -140,12 +133,12 @@ class Node:
         self._wake = self.pump.wake
         folder = config.server.data_dir
         try:
-            self._hasher = CredentialHasher(_hash_parameters(config), self._wake)
+            self._hasher = CredentialHasher(hash_parameters(config), self._wake)
             self._stack.callback(self._hasher.close)
             stores = self._open_stores(boot_identity)
             is_fresh = not any(_has_ops(group) for group in stores[METADATA_STORE].opened.groups)
             password_hash = root_password_hash(self._hasher) if is_fresh else ""
-            settings = _settings(config, self._cluster, version, password_hash)
+            settings = shard_settings(config, self._cluster, version, password_hash)
             supported = supported_time(folder, boot_identity)
             self.shard = Shard(
                 msgspec.structs.replace(settings, supported_time=supported),
@@ -167,7 +160,7 @@ class Node:
         self._full_at: float | None = None  # when something last waited for space
         self._is_leap_told = False
         self._clock_mark = ClockMark(folder, boot_identity)
-        self.tcp = TcpListener(_tcp_limits(config), self.pump)
+        self.tcp = TcpListener(tcp_limits(config), self.pump)
         self._carry_out_on = [disk.submit for disk in self._disks]
 
     def _open_stores(self, boot_identity: int) -> list[OpenedStore]:
@@ -175,12 +168,12 @@ class Node:
         named = cluster_id(self._config.cluster.name)
         if is_new(folder):
             own = draw_cluster(named)
-            format_folder(folder, _store_configs(self._config, own, boot_identity))
-        asked = _store_configs(self._config, named, boot_identity)
+            format_folder(folder, store_configs(self._config, own, boot_identity))
+        asked = store_configs(self._config, named, boot_identity)
         self._cluster = check_layout(folder, asked[0])
         start = next_start(store_folders(folder))
         stores = {}
-        configs = _store_configs(self._config, self._cluster, boot_identity)
+        configs = store_configs(self._config, self._cluster, boot_identity)
         for path, config in zip(store_folders(folder), configs, strict=True):
             numbered = msgspec.structs.replace(config, start=start)
             stores[path] = open_one(
@@ -296,7 +289,7 @@ class Node:
                 http = await self._http.listen(config.http.address)
             except OSError as error:
                 raise ListenFailedError("http.address", config.http.address, error) from error
-        self.shard.tell_cluster(_cluster(config, tcp))
+        self.shard.tell_cluster(cluster_metadata(config, tcp))
         return Listening(tcp, http)
 
     async def sample(self) -> None:
@@ -355,7 +348,7 @@ class Node:
         """
         self.tcp.stop_accepting()
         self.tcp.pause_all()
-        timeout = self._config.server.shutdown_drain_timeout / _SECOND
+        timeout = self._config.server.shutdown_drain_timeout / SECOND
         await _wait_until(lambda: self.shard.is_idle, timeout)
         await self.tcp.close(grace_seconds=1.0)
         await self._http.close()
@@ -391,29 +384,6 @@ def _drop_frame(_: SendFrame) -> None:
     raise AssertionError("a node of a cluster of one has nobody to send frames to")
 
 
-# From configuration to what the parts are told.
-
-
-def _store_configs(
-    config: ServerConfig, cluster: int, boot_identity: int
-) -> tuple[StoreConfig, StoreConfig]:
-    def make(journal: int, section: JournalSection) -> StoreConfig:
-        made = StoreConfig(
-            cluster=cluster,
-            replica=0,
-            replica_count=1,
-            journal_bytes_max=section.bytes_max,
-            journal_files=section.files,
-            record_bytes_max=0,
-            boot_identity=boot_identity,
-            journal=journal,
-        )
-        return msgspec.structs.replace(made, record_bytes_max=file_bytes_of(made))
-
-    metadata: Any = config.metadata_journal
-    return make(0, metadata), make(1, config.journal)
-
-
 def _tell_opened(path: Path, store: OpenedStore) -> None:
     """Keep what the store will overwrite, and say what recovery noticed."""
     for finding in store.findings:
@@ -421,140 +391,3 @@ def _tell_opened(path: Path, store: OpenedStore) -> None:
         _log.warning("%s: %s: %s", place, finding.kind, finding.text)
     for name in store.keep_cuts():
         _log.warning("%s/%s keeps the bytes that were cut", path.name, name)
-
-
-def _hash_parameters(config: ServerConfig) -> HashParameters:
-    security = config.security
-    return HashParameters(
-        time_cost=security.argon2_time_cost,
-        memory_bytes=security.argon2_memory,
-        parallelism=security.argon2_parallelism,
-        at_once=security.hashes_at_once,
-        waiting_max=security.hashes_waiting_max,
-    )
-
-
-def _plane_config(config: ServerConfig, number: int, journal: int) -> PlaneConfig:
-    cluster = config.cluster
-    return PlaneConfig(
-        cluster=number,
-        replica=0,
-        replica_count=1,
-        timeouts=Timeouts(
-            heartbeat_interval=_ticks(cluster.heartbeat_interval),
-            heartbeat_timeout=_ticks(cluster.heartbeat_timeout),
-            prepare_retransmit_interval=_ticks(cluster.prepare_retransmit_interval),
-            view_change_retransmit_interval=_ticks(cluster.view_change_retransmit_interval),
-            view_change_status_timeout=_ticks(cluster.view_change_status_timeout),
-            request_start_view_retransmit_interval=_ticks(
-                cluster.request_start_view_retransmit_interval
-            ),
-            view_probe_attempts_max=cluster.view_probe_attempts_max,
-            repair_retry_interval=_ticks(cluster.repair_retry_interval),
-            transfer_retry_interval=_ticks(cluster.transfer_retry_interval),
-        ),
-        seed=secrets.randbits(64),
-        journal=journal,
-        pipeline_max=cluster.pipeline_ops_max,
-        repair_ops_max=cluster.repair_ops_max,
-    )
-
-
-def _settings(
-    config: ServerConfig, cluster: int, version: str, root_password_hash: str
-) -> ShardSettings:
-    major, minor, patch = (int(part) for part in version.split(".")[:3])
-    policy = (
-        AheadPolicy.CLAMP if config.consumers.offset_ahead_policy == "clamp" else (AheadPolicy.FAIL)
-    )
-    return ShardSettings(
-        metadata=_plane_config(config, cluster, 0),
-        data=_plane_config(config, cluster, 1),
-        topic_defaults=TopicDefaults(
-            message_expiry=config.topics.message_expiry,
-            max_topic_size=config.topics.max_topic_size,
-            segment_size=config.segments.segment_size,
-            durability=config.topics.durability_minimum,
-            consumer_offset_durability=config.topics.durability_minimum,
-            durability_minimum=config.topics.durability_minimum,
-        ),
-        profile=config.profile,
-        server_version=version,
-        server_semver=major * 1_000_000 + minor * 1_000 + patch,
-        root_username=config.root.username,
-        root_password_hash=root_password_hash,
-        password_bytes_min=config.security.password_min,
-        offsets_ahead=policy,
-        piece_bytes=config.segments.piece_bytes,
-        tail_bytes_max=config.segments.tail_bytes_max,
-        poll_bytes_max=_poll_bytes(config.tcp.reply_bytes_max),
-        poll_bytes_max_of={
-            Transport.WEBSOCKET: _poll_bytes(config.websocket.reply_bytes_max),
-            Transport.QUIC: _poll_bytes(config.quic.reply_bytes_max),
-        },
-        replies_bytes_max=config.segments.replies_bytes_max,
-        segments_folder=_told_folder(config),
-        retention_ticks=_ticks(config.retention.interval),
-        is_waiting_for_consumers=config.retention.consumers == RESPECT_CONSUMERS,
-        consumers_idle_ticks=_ticks(config.retention.consumers_idle),
-        clock_tolerance=config.clock.tolerance,
-        lockout=LockoutSettings(
-            config.security.lockout_failures, _ticks(config.security.lockout_pause_max)
-        ),
-        stale_ticks=_ticks(int(config.sessions.heartbeat_interval * config.sessions.stale_factor)),
-    )
-
-
-def _poll_bytes(reply_bytes_max: int) -> int:
-    """Return how much of a reply its messages may take."""
-    return reply_bytes_max - 2 * HEADER_BYTES
-
-
-def _told_folder(config: ServerConfig) -> str:
-    """Give where readers of this host are told to find segments; nothing if they are not."""
-    if not config.segments.direct_reads:
-        return ""
-    return str((config.server.data_dir / PARTITIONS_NAME).resolve())
-
-
-def _tcp_limits(config: ServerConfig) -> TcpLimits:
-    tcp = config.tcp
-    return TcpLimits(
-        frame_bytes_max=tcp.frame_bytes_max,
-        frame_bytes_max_before_login=tcp.frame_bytes_max_before_login,
-        connections_max=tcp.connections_max,
-        connections_per_address_max=tcp.connections_per_address_max,
-        connections_before_login_max=tcp.unauthenticated_max,
-        requests_in_flight_max=tcp.in_flight_max,
-        receive_bytes_max=config.segments.receive_bytes_max,
-        replies_bytes_max=config.segments.replies_bytes_max,
-        send_bytes_high=tcp.write_buffer_bytes_pause,
-        send_bytes_max=tcp.write_buffer_bytes_max,
-        first_frame_seconds=tcp.handshake_timeout // _SECOND,
-        login_seconds=tcp.login_timeout // _SECOND,
-        frame_seconds=tcp.frame_timeout // _SECOND,
-        send_seconds=tcp.write_timeout // _SECOND,
-    )
-
-
-def _cluster(config: ServerConfig, tcp: Endpoint | None) -> ClusterMetadata:
-    """Tell clients of the one node that there is, at the address that they can dial.
-
-    A port is that of a transport over which the whole protocol is served: over HTTP it is only a
-    ping, so its port is not named (0).
-    """
-    node = NodeRecord(
-        name=config.server.name,
-        ip=config.tcp.address.host,
-        tcp_port=tcp.port if tcp else 0,
-        quic_port=0,
-        http_port=0,
-        websocket_port=0,
-        role=Role.LEADER,
-        status=NodeStatus.HEALTHY,
-    )
-    return ClusterMetadata(config.cluster.name, (node,))
-
-
-def _ticks(micros: int) -> int:
-    return max(1, micros // _TICK_MICROS)
