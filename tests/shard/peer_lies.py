@@ -16,7 +16,6 @@ from headrace.wire.errors import CorruptError
 from headrace.wire.layout import KIND_OFFSET, Header
 from headrace.wire.numbers import FrameKind, Operation
 from headrace.wire.replica import artifacts as wire
-from headrace.wire.replica.decode import encode_suffix
 from headrace.wire.replica.heartbeats import GroupBeat, encode_beats
 from headrace.wire.replica.kinds import LAYOUTS
 from headrace.wire.replica.prepares import PREPARE, PrepareHeader
@@ -24,6 +23,7 @@ from headrace.wire.replica.seals import body_checksum, seal
 from tests.shard.peer_shots import seal_frame
 from tests.shard.trio import Trio
 from tests.shard.whole import make_batch
+from tests.wire.test_replicas import suffix_of
 
 CHUNK_BYTES = 256 << 10
 
@@ -173,7 +173,7 @@ class Liar:
         frame = self._frame(
             FrameKind.START_VIEW,
             sender,
-            encode_suffix(reversed(chain)),
+            suffix_of(reversed(chain)),
             view=view,
             op=head,
             commit=self._prng.between(low, head),
@@ -192,7 +192,7 @@ class Liar:
         frame = self._frame(
             FrameKind.DO_VIEW_CHANGE,
             sender,
-            encode_suffix(reversed(chain)),
+            suffix_of(reversed(chain)),
             view=view,
             log_view=self._prng.below(view + 1),
             op=chain[-1].op,

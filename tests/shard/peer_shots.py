@@ -15,11 +15,12 @@ from headrace.vsr.replica import Replica
 from headrace.wire.layout import Header, Layout
 from headrace.wire.numbers import FrameKind, Operation
 from headrace.wire.replica.artifacts import Artifact, encode_manifest
-from headrace.wire.replica.decode import decode_replica, encode_suffix
+from headrace.wire.replica.decode import decode_replica
 from headrace.wire.replica.heartbeats import GroupBeat, encode_beats
 from headrace.wire.replica.kinds import LAYOUTS
 from headrace.wire.replica.prepares import PREPARE, PrepareHeader
 from headrace.wire.replica.seals import body_checksum, seal
+from tests.wire.test_replicas import suffix_of
 
 PREPARES = (FrameKind.PREPARE, FrameKind.REPAIR_PREPARE)
 SUFFIXES = (FrameKind.DO_VIEW_CHANGE, FrameKind.START_VIEW)
@@ -168,7 +169,7 @@ class Shooter:
             names = [name for name in PrepareHeader.__struct_fields__ if name != "checksum"]
             changes = {name: self._value(PREPARE, name) for name in self._pick(names)}
             headers[at] = _sealed(msgspec.structs.replace(headers[at], **changes))
-        return encode_suffix(reversed([None if prng.chance(1, 20) else each for each in headers]))
+        return suffix_of(reversed([None if prng.chance(1, 20) else each for each in headers]))
 
     def _following(self, before: PrepareHeader | None, victim: Replica) -> PrepareHeader:
         return _sealed(

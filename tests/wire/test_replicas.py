@@ -1,5 +1,7 @@
 """What replicas send each other: headers, seals, handshake, transfer."""
 
+from collections.abc import Iterable
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -88,11 +90,15 @@ def lawful(kind: int, **fields: int) -> bytes:
     return seal(layout.encode(layout.made(**known))) + body
 
 
+def suffix_of(headers: Iterable[PrepareHeader | None]) -> bytes:
+    return encode_suffix(None if each is None else PREPARE.encode(each) for each in headers)
+
+
 def lawful_body(kind: FrameKind) -> bytes:
     if kind in (FrameKind.PREPARE, FrameKind.REPAIR_PREPARE, FrameKind.STATE_CHUNK):
         return BODY
     if kind in (FrameKind.DO_VIEW_CHANGE, FrameKind.START_VIEW):
-        return encode_suffix((sealed_prepare(7),))
+        return suffix_of((sealed_prepare(7),))
     if kind == FrameKind.NODE_HEARTBEAT:
         return encode_beats([GroupBeat(METADATA_GROUP, 1, 2, is_declined=False)])
     return encode_manifest(()) if kind == FrameKind.STATE_TRANSFER_TARGET else b""
@@ -254,14 +260,14 @@ def test_beats_that_no_node_can_say(body: bytes) -> None:
 
 
 def test_an_announced_log_has_no_gap() -> None:
-    body = encode_suffix((sealed_prepare(7), None, sealed_prepare(5)))
+    body = suffix_of((sealed_prepare(7), None, sealed_prepare(5)))
     header = StartViewHeader(size=HEADER_BYTES + len(body), op=7, commit=5, group=METADATA_GROUP)
     with pytest.raises(RemoteError, match="without blanks"):
         decode_replica(seal(START_VIEW.encode(header)) + body)
 
 
 def test_a_suffix_that_is_no_chain() -> None:
-    body = encode_suffix((sealed_prepare(7), sealed_prepare(6)))
+    body = suffix_of((sealed_prepare(7), sealed_prepare(6)))
     header = DoViewChangeHeader(
         size=HEADER_BYTES + len(body), view=1, op=7, commit=6, group=METADATA_GROUP
     )
@@ -281,7 +287,7 @@ def sealed_prepare(op: int) -> PrepareHeader:
 
 def test_a_suffix_keeps_its_blanks() -> None:
     suffix = (sealed_prepare(9), None, sealed_prepare(7))
-    body = encode_suffix(suffix)
+    body = suffix_of(suffix)
     assert len(body) == 3 * HEADER_BYTES
     assert decode_suffix(body) == suffix
     vote = DoViewChangeHeader(
@@ -298,7 +304,7 @@ def test_a_suffix_keeps_its_blanks() -> None:
 
 
 def test_what_is_no_suffix() -> None:
-    body = encode_suffix((sealed_prepare(9),))
+    body = suffix_of((sealed_prepare(9),))
     damaged = bytearray(body)
     damaged[PREPARE.at("op")] ^= 1
     for each in (body[:-1], bytes(129 * HEADER_BYTES), damaged):

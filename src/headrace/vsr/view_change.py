@@ -26,7 +26,7 @@ from headrace.vsr.repair import contradicts_applied, link, missing_range, start_
 from headrace.vsr.state import State, Status
 from headrace.vsr.timeouts import Timer
 from headrace.vsr.transfer import abandon_pull
-from headrace.wire.replica.decode import decode_suffix
+from headrace.wire.replica.decode import decode_suffix, encode_suffix
 from headrace.wire.replica.views import (
     DO_VIEW_CHANGE,
     START_VIEW,
@@ -40,7 +40,6 @@ from headrace.wire.replica.views import (
 if TYPE_CHECKING:
     from headrace.wire.replica.prepares import PrepareHeader
 
-_BLANK = bytes(HEADER_BYTES)
 _DOUBLINGS_MAX = 2  # of the time that a view change gets, while none comes about
 
 
@@ -134,19 +133,19 @@ def _make_vote(state: State) -> tuple[DoViewChangeHeader, bytes]:
     commit = min(state.commit_max, head)
     ops = range(head, max(commit, 1) - 1, -1)
     present = nack = 0
-    suffix = []
+    suffix: list[bytes | None] = []
     parent = None
     for position, op in enumerate(ops):
         entry = log.get(op)
         if entry is not None and parent is not None and entry.header.checksum != parent:
             entry = None  # Left over from another log: a crash came before it was replaced.
         parent = None if entry is None else entry.header.parent
-        suffix.append(_BLANK if entry is None else entry.data)
+        suffix.append(None if entry is None else entry.data)
         if entry is not None and (entry.body is not None or op <= state.commit_min):
             present |= 1 << position
         if entry is not None and entry.body is None and entry.is_never_held:
             nack |= 1 << position
-    body = b"".join(suffix)
+    body = encode_suffix(suffix)
     header = DoViewChangeHeader(
         cluster=state.options.cluster,
         size=HEADER_BYTES + len(body),

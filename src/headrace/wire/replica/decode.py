@@ -77,9 +77,9 @@ def decode_prepare(data: Data) -> PrepareHeader:
     return header
 
 
-def encode_suffix(headers: Iterable[PrepareHeader | None]) -> bytes:
-    """Write the body of a view change, newest first."""
-    return b"".join(_BLANK if header is None else PREPARE.encode(header) for header in headers)
+def encode_suffix(headers: Iterable[bytes | None]) -> bytes:
+    """Write the body of a view change from sealed prepare headers, newest first."""
+    return b"".join([_BLANK if header is None else header for header in headers])
 
 
 def _body_rules(kind: FrameKind, header: ReplicaHeader, body: Data) -> Iterator[tuple[str, bool]]:
