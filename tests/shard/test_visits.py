@@ -190,7 +190,9 @@ def test_retention_visits_partitions_with_limits_and_sealed_segments(
         for partition in (0, 0, 1, 1):
             client.send("s", name, [bytes(600)], to=ToPartition(partition))
     node.tick(20)
-    sealed = [each for each in node.shard.keeper.locals.values() if each.machine.sealed_bytes]
+    sealed = [
+        each for each in node.shard.keeper.locals.values() if each.machine.oldest_sealed_stamp
+    ]
     assert len(sealed) == 4
     visits.clear()
     node.tick(400)

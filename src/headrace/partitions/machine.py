@@ -164,11 +164,6 @@ class PartitionMachine:
         return len(self._log.segments) + (self._log.active is None)
 
     @property
-    def sealed_bytes(self) -> int:
-        """How many bytes of batches are in sealed segments: what a size limit counts."""
-        return sum(segment.batch_bytes for segment in self._log.sealed())
-
-    @property
     def oldest_sealed_stamp(self) -> int | None:
         """The newest stamp of the oldest sealed segment: the next that can expire."""
         return next((segment.newest_stamp for segment in self._log.sealed()), None)

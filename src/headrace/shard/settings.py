@@ -43,7 +43,6 @@ class ShardSettings(msgspec.Struct, frozen=True, kw_only=True):
     segment_bytes_max: int = SEGMENT_BYTES_MAX
     retained_bytes_max: int = BYTES_RETAINED_MAX  # where a topic has a bound at all
     store_bytes: int = 64 << 10  # so much of one partition goes to its segment at once,
-    store_bytes_max: int = 8 << 20  # so much of all,
     store_ticks: int = 5  # or what has waited so long
     retention_ticks: int = 6000
     # Whether retention waits for consumers if a topic does not say, and how long for silent ones.
