@@ -19,26 +19,13 @@ from headrace.kernel.layout import (
     USER_HEADERS_BYTES_MAX,
     Columns,
 )
+from headrace.kernel.library import check_library
 
 NATIVE: bool
 """Whether the C kernel was built and serves; if not, its Python twin does."""
 
 try:
-    from headrace.kernel._native import (
-        admit,
-        build,
-        columns,
-        cut,
-        find_offset,
-        find_timestamp,
-        fold,
-        prove,
-        slice_batch,
-        verify,
-        xxh3_64,
-    )
-
-    NATIVE = True
+    from headrace.kernel import _native
 except ImportError:
     from headrace.kernel.twin import (
         admit,
@@ -55,6 +42,23 @@ except ImportError:
     )
 
     NATIVE = False
+else:
+    check_library(vars(_native))
+    from headrace.kernel._native import (
+        admit,
+        build,
+        columns,
+        cut,
+        find_offset,
+        find_timestamp,
+        fold,
+        prove,
+        slice_batch,
+        verify,
+        xxh3_64,
+    )
+
+    NATIVE = True
 
 __all__ = [
     "BATCH_HEADER_BYTES",

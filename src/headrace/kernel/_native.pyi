@@ -2,7 +2,7 @@ from _typeshed import ReadableBuffer, WriteableBuffer
 
 from headrace.kernel.layout import Columns
 
-# Layout and reasons, as the C code has them; a test compares them with layout.py and errors.py.
+# Layout and reasons, as the C code has them; library.py compares them when it is imported.
 def __getattr__(name: str) -> int: ...
 
 # Described in twin.py.

@@ -6,7 +6,7 @@ frame = [frame header 48][payload][user headers]
 user headers = ([kind u8][length u32][bytes])*      a key field, then its value field
 ```
 
-All integers are little-endian. `_native.c` has the same numbers; a test compares them.
+All integers are little-endian. `_native.c` has the same numbers; `library.py` compares them.
 """
 
 from typing import NamedTuple
