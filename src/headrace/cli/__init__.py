@@ -1,1 +1,1 @@
-"""The `headrace` command, built on the client; heavy parts are loaded by name, lazily."""
+"""The `headrace` command, built on the client; heavy modules are loaded by name when needed."""

@@ -1,19 +1,18 @@
-"""`headrace completion`: the script by which a shell completes the command."""
+"""`headrace completion`: prints the completion script of a shell."""
 
 import importlib
 
 import click
 from click.shell_completion import BashComplete, FishComplete, ShellComplete, ZshComplete
 
-VARIABLE = "_HEADRACE_COMPLETE"  # what click looks for, made from the name of the command
+VARIABLE = "_HEADRACE_COMPLETE"  # click derives it from the name of the command
 MAIN_MODULE = "headrace.cli.main"
 
 
 class _ZshComplete(ZshComplete):
-    """Names the function like the file that zsh loads by itself.
+    """Names the function like the file that zsh loads automatically.
 
-    Under another name zsh keeps the whole file as the function; run a second time, its end
-    completes nothing.
+    Under another name zsh keeps the whole file as the function, and a second run completes nothing.
     """
 
     @property
@@ -38,6 +37,6 @@ def completion(shell: str) -> None:
 
     Example: source <(headrace completion bash)
     """
-    # By name: the main module names this one.
+    # Loaded by name, because the main module refers to this one.
     root = importlib.import_module(MAIN_MODULE).headrace
     click.echo(SHELLS[shell](root, {}, "headrace", VARIABLE).source())

@@ -1,4 +1,4 @@
-"""What cannot be undone is asked first: on a terminal by a question, elsewhere by `--yes`.
+"""Destructive commands ask for confirmation: by a question on a terminal, else by `--yes`.
 
 ```python
 @stream.command("delete", short_help="Delete a stream.")
@@ -19,12 +19,12 @@ import click
 
 from headrace.cli.exits import CommandError, Exit
 
-# Returns when the user agrees to what the words say; raises otherwise.
+# Returns if the user agrees to the described action; raises otherwise.
 Sure: TypeAlias = Callable[[str], None]
 
 
 def with_yes(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --yes, and give the command the question as `be_sure`."""
+    """Add --yes, and pass the confirmation function to the command as `be_sure`."""
 
     @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
     @functools.wraps(command)

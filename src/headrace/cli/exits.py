@@ -1,4 +1,4 @@
-"""How the command ends: a code that scripts can read, and one sentence for people."""
+"""How the command ends: an exit code for scripts, and one sentence for people."""
 
 from enum import IntEnum
 
@@ -15,7 +15,7 @@ class Exit(IntEnum):
 
 
 class CommandError(Exception):
-    """A subcommand that did not succeed: its sentence goes to stderr, its code to the shell."""
+    """A subcommand failed: the sentence goes to stderr, the code to the shell."""
 
     def __init__(self, sentence: str, code: Exit = Exit.FAILED) -> None:
         super().__init__(sentence)

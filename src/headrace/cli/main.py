@@ -1,6 +1,6 @@
-"""The entry of the command: every subcommand by name, loaded when it is called.
+"""The entry point: every subcommand by name, loaded when it is called.
 
-`headrace --help` and `--version` load nothing beyond click, so that they answer at once.
+`headrace --help` and `--version` load nothing but click, to start fast.
 """
 
 import os
@@ -101,11 +101,11 @@ class Headrace(Lazy):
     sections = SECTIONS
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command; a reader that closed the pipe early has all that it wanted."""
+        """Run the command; a reader that closes the pipe early is not an error."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:  # Caught here: click would end the process with 1.
-            # The interpreter flushes what is left at its end, and must not fail then.
+            # The interpreter flushes the rest at exit, which must not fail.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return Exit.OK
 
@@ -122,7 +122,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 
 def run(arguments: list[str]) -> int:
-    """Run the command; give its exit code. What went wrong is one sentence on stderr."""
+    """Run the command; return its exit code. An error is printed as one sentence on stderr."""
     try:
         code = headrace.main(arguments, prog_name="headrace", standalone_mode=False)
     except CommandError as error:
@@ -132,7 +132,7 @@ def run(arguments: list[str]) -> int:
         error.show()
         return error.exit_code
     except click.Abort:
-        return 130  # as a shell says of a command that was interrupted
+        return 130  # the exit code that shells use for an interrupted command
     except OSError as error:
         click.echo(f"headrace: {error}", err=True)
         return Exit.FAILED

@@ -1,11 +1,11 @@
-"""How arguments name things: `shop/orders` or `1/2` for a topic, names and numbers both.
+"""How arguments name objects: `shop/orders` or `1/2` for a topic, by name or by number.
 
 ```python
 @click.argument("stream", callback=read_identifier)
 @topic_argument
 ```
 
-What is a number is taken as one; `name:7` says that the name `7` is meant.
+Digits are read as a number; `name:7` is the name `7`.
 """
 
 from typing import TypeAlias
@@ -60,10 +60,10 @@ def read_pairs(
 
 
 def parse_identifier(text: str) -> int | str:
-    """Give what names an object: a number if it is one, else a name.
+    """Return the number if the text is one, else the name.
 
     Raises:
-        ValueError: It is neither.
+        ValueError: It is too large for a number, or not a valid name.
     """
     name = text.removeprefix(NAME_PREFIX)
     if name == text and text.isascii() and text.isdecimal():
@@ -76,7 +76,7 @@ def parse_identifier(text: str) -> int | str:
 
 
 def show_topic(topic: TopicName) -> str:
-    """Give a topic as a user writes it."""
+    """Return a topic as users write it."""
     return f"{topic[0]}/{topic[1]}"
 
 

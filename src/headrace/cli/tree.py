@@ -1,17 +1,17 @@
-"""Groups of commands: loaded when they are called, known by aliases, forgiving of a slip.
+"""Groups of commands: loaded when they are called, with aliases and suggestions for typos.
 
 ```python
 headrace = Lazy({"stream": Entry("headrace.cli.nouns.stream:stream", "Streams.", ("s",))}, ...)
 
-@click.group(cls=Noun)                         # a noun, in a module of its own
+@click.group(cls=Noun)                         # a noun, in its own module
 def stream() -> None:
     \"\"\"Streams: the namespaces that topics live in.\"\"\"
 
-@stream.command("list", short_help="List all streams.")   # its verbs; `l` is made by itself
+@stream.command("list", short_help="List all streams.")   # its verbs; the alias `l` is added
 ```
 
-A noun's module loads click and little else; whatever needs the client imports it inside the
-function, so that `--help` and completion answer at once.
+A noun's module loads click and little else; code that needs the client imports it inside the
+function, so that `--help` and completion start fast.
 """
 
 import importlib
@@ -25,7 +25,7 @@ from headrace.cli.exits import CommandError
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-# The short forms of verbs, as Iggy's terminal has them, where a noun has such a verb.
+# The short forms of verbs in Iggy's terminal; a noun has those of its verbs.
 VERB_ALIASES = {
     "list": ("l",),
     "get": ("g",),
@@ -50,23 +50,23 @@ VERB_ALIASES = {
 
 
 class Entry(NamedTuple):
-    """Where a command is, as `module:name`, and what it does in a few words."""
+    """Where a command is defined, as `module:name`, and its short help."""
 
     where: str
     words: str
     aliases: tuple[str, ...] = ()
-    extra: str = ""  # of the package, without which its module cannot be loaded
+    extra: str = ""  # the extra of the package that its module needs
 
 
 class Branch(click.Group):
-    """A group with aliases whose wrong names are answered with the nearest right ones."""
+    """A group with aliases that suggests similar names for an unknown one."""
 
     def aliases(self) -> dict[str, str]:
-        """Give the name that each alias stands for."""
+        """Return the command name of each alias."""
         return {}
 
     def words(self, ctx: click.Context) -> dict[str, str]:
-        """Give the commands in their order, with what each does."""
+        """Return the commands in order, with their short help."""
         found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
         return {name: each.get_short_help_str(100) for name, each in found if each is not None}
 
@@ -76,7 +76,7 @@ class Branch(click.Group):
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             ctx.fail(self._no_such(ctx, args[0]))
         _, command, rest = super().resolve_command(ctx, args)
-        # The name, not the alias that was typed, stands in usage lines.
+        # Usage lines show the name, not the alias that was typed.
         return None if command is None else command.name, command, rest
 
     def _no_such(self, ctx: click.Context, name: str) -> str:
@@ -102,7 +102,7 @@ class Branch(click.Group):
     def write_rows(
         self, title: str, rows: Mapping[str, str], formatter: click.HelpFormatter
     ) -> None:
-        """Write a part of the help page: each command with its aliases and its words."""
+        """Write a section of the help page: each command with its aliases and short help."""
         short: dict[str, list[str]] = {}
         for alias, name in self.aliases().items():
             short.setdefault(name, []).append(alias)
@@ -113,7 +113,7 @@ class Branch(click.Group):
 
 
 class Noun(Branch):
-    """A group whose commands are verbs; their usual aliases come by themselves."""
+    """A group whose commands are verbs; their usual aliases are added."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
@@ -127,12 +127,12 @@ class Noun(Branch):
 
 
 class Lazy(Branch):
-    """The root: commands by sections, none of them loaded before it is called."""
+    """The root: commands by sections, each loaded when it is called."""
 
     sections: Mapping[str, Mapping[str, Entry]] = {}
 
     def entries(self) -> dict[str, Entry]:
-        """Give every command of every section."""
+        """Return every command of every section."""
         return {name: each for rows in self.sections.values() for name, each in rows.items()}
 
     def aliases(self) -> dict[str, str]:
@@ -159,10 +159,10 @@ class Lazy(Branch):
 
 
 def load(entry: Entry) -> click.Command:
-    """Give the command of an entry.
+    """Return the command of an entry.
 
     Raises:
-        CommandError: It belongs to an extra that is not installed.
+        CommandError: It needs an extra that is not installed.
     """
     module, _, name = entry.where.partition(":")
     try:

@@ -1,4 +1,4 @@
-"""The way out of what went wrong: a few words behind the sentence of an error."""
+"""Advice after the sentence of an error: what the user can do about it."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -26,16 +26,16 @@ _ADVICE: dict[type[HeadraceError], str] = {
 
 
 def advise(error: HeadraceError) -> str:
-    """Give an error's sentence with what to do about it, where that is known."""
+    """Return the error's sentence with advice, if there is some."""
     words = next((words for kind, words in _ADVICE.items() if isinstance(error, kind)), "")
     said = str(error)
     return f"{said}; {words}" if words and words not in said else said
 
 
 def advise_missing(error: HeadraceError, client: Client, arguments: Mapping[str, Any]) -> str:
-    """Give the sentence of what was not found, with what there is that is most like it."""
+    """Return the sentence of a not-found error with the most similar existing name."""
     near = ""
-    # Who may not look is told no names; who has lost the node has been told enough.
+    # No names for a user without permission, and none after the connection was lost.
     with suppress(RefusedByServer, Unavailable):
         near = _nearest(client, arguments)
     return f"{error}; {near}" if near else str(error)

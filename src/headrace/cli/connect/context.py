@@ -1,4 +1,4 @@
-"""`headrace context`: named nodes, and which one commands talk to. No node is asked."""
+"""`headrace context`: named nodes, and the current one. Contacts no node."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def delete_context(name: str, be_sure: Sure) -> Done:
 
 
 def _make_context(given: dict[str, str | None]) -> Context:
-    """Check what is to be kept; a secret given as - is asked for."""
+    """Check the values to be stored; prompt for a secret given as `-`."""
     if given["token"] and (given["username"] or given["password"]):
         raise CommandError("give --token, or --username and --password, not both", Exit.USAGE)
     if given["address"] is not None:

@@ -1,4 +1,4 @@
-"""Named nodes and who one is there, in one file of the user's own.
+"""Named nodes with their credentials, in one file of the user.
 
 ```toml
 current = "prod"
@@ -11,8 +11,8 @@ token_expires_at = 1790000000000000
 ```
 
 The file is `contexts.toml` in $HEADRACE_HOME, else in $XDG_CONFIG_HOME/headrace, else in
-~/.config/headrace. It holds secrets: it is written whole or not at all, and for its owner's eyes
-only. The context `default` is always there, and is the usual address with nothing else.
+~/.config/headrace. It holds secrets: it is replaced atomically, and only its owner can read it. The
+context `default` always exists, with the default address and nothing else.
 """
 
 import json
@@ -36,9 +36,9 @@ _READABLE_BY_OTHERS = 0o077
 
 @dataclass(frozen=True)
 class Context:
-    """Where a node is and who logs in there; what is None is decided as if there were no context.
+    """The address of a node and the credentials for it; None means "as without a context".
 
-    A token that `login` made has its name, by which `logout` revokes it, and its end in
+    A token created by `login` has its name, by which `logout` revokes it, and its expiry in
     microseconds since 1970 (0: never).
     """
 
@@ -52,16 +52,16 @@ class Context:
 
 @dataclass(frozen=True)
 class Contexts:
-    """All contexts, and the name of the one that commands use."""
+    """All contexts, and the name of the current one."""
 
     current: str = DEFAULT
     named: Mapping[str, Context] = field(default_factory=dict)
 
     def get(self, name: str) -> Context:
-        """Give one context.
+        """Return one context.
 
         Raises:
-            CommandError: There is none of that name.
+            CommandError: It does not exist.
         """
         if name in self.named or name == DEFAULT:
             return self.named.get(name, Context())
@@ -69,29 +69,29 @@ class Contexts:
         raise CommandError(f"no context {name!r}; there are {known}", Exit.NOT_FOUND)
 
     def names(self) -> list[str]:
-        """Give every name, `default` first."""
+        """Return every name, `default` first."""
         return list(dict.fromkeys([DEFAULT, *sorted(self.named)]))
 
     def use(self, name: str) -> "Contexts":
-        """Give the same with another current one, which must exist."""
+        """Return a copy with another current context, which must exist."""
         self.get(name)
         return replace(self, current=name)
 
     def put(self, name: str, context: Context) -> "Contexts":
-        """Give the same with one context added or replaced."""
+        """Return a copy with one context added or replaced."""
         return replace(self, named={**self.named, name: context})
 
     def without(self, name: str) -> "Contexts":
-        """Give the same without one context; `default` takes the place of a current one."""
+        """Return a copy without one context; if it was current, `default` becomes current."""
         rest = {each: context for each, context in self.named.items() if each != name}
         return Contexts(DEFAULT if self.current == name else self.current, rest)
 
 
 def check_name(name: str) -> str:
-    """Give the name back if a context may have it.
+    """Return the name if it is valid for a context.
 
     Raises:
-        CommandError: It may not.
+        CommandError: It is not valid.
     """
     if not _NAME.fullmatch(name):
         raise CommandError(
@@ -102,10 +102,10 @@ def check_name(name: str) -> str:
 
 
 def find_file(environment: Mapping[str, str]) -> Path:
-    """Give the path of the file, whether it exists or not.
+    """Return the path of the file, whether it exists or not.
 
     Raises:
-        CommandError: There is no place for it.
+        CommandError: There is no home folder.
     """
     home = environment.get("HEADRACE_HOME")
     if home:
@@ -119,10 +119,10 @@ def find_file(environment: Mapping[str, str]) -> Path:
 
 
 def load_contexts(environment: Mapping[str, str]) -> Contexts:
-    """Read the file; without one there is only `default`.
+    """Read the file; without a file there is only `default`.
 
     Raises:
-        CommandError: It cannot be read, or others could read it.
+        CommandError: It cannot be read, or other users could read it.
     """
     path = find_file(environment)
     try:
@@ -139,11 +139,11 @@ def load_contexts(environment: Mapping[str, str]) -> Contexts:
 
 
 def save_contexts(environment: Mapping[str, str], contexts: Contexts) -> Path:
-    """Write the file as a whole, for its owner alone; give its path."""
+    """Replace the file atomically, readable by its owner only; return its path."""
     path = find_file(environment)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     made = path.with_name(f".{FILE_NAME}.{os.getpid()}")
-    made.unlink(missing_ok=True)  # of a process of that number that was killed
+    made.unlink(missing_ok=True)  # left by a killed process with the same id
     handle = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -201,5 +201,5 @@ def _write_document(contexts: Contexts) -> str:
 
 
 def _write_value(value: str | int) -> str:
-    """Give TOML; a JSON string is a TOML one, but for DEL, which TOML wants escaped."""
+    """Return TOML; a JSON string is valid TOML except for DEL, which TOML wants escaped."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,6 +1,6 @@
-"""Opens a client for a command, and says in one sentence what went wrong with it.
+"""Opens a client for a command, and turns its errors into one sentence.
 
-Loaded by name when a command runs, for it loads the whole client.
+Loaded by name when a command runs, because it loads the whole client.
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,15 +34,15 @@ _CODES: dict[type[HeadraceError], Exit] = {
 
 
 class TerminalClient(Client):
-    """A client that says what a command would have needed that the node does not allow."""
+    """A client whose `Unauthorized` errors name the permission that the command needs."""
 
     def ask(self, call: Call[R], /) -> R:
-        """Send a call and wait for its answer."""
+        """Send a call, wait for its answer and return it."""
         try:
             return super().ask(call)
         except Unauthorized as error:
             needed = tell_needed(call.command.code)
-            # Still the client's own error: producers and consumers hand it on from their threads.
+            # Keep the client's own class: producers and consumers raise it from their threads.
             raise Unauthorized(error.code, call.asked, f"it needs {needed}") from None
 
 
@@ -53,7 +53,7 @@ def dial(
     timeout: str,
     environment: Mapping[str, str],
 ) -> Iterator[Client]:
-    """Give a connected client for a `with` block.
+    """Return a context manager that yields a connected client.
 
     Raises:
         CommandError: An argument is wrong, or the client failed, here or in the block.
@@ -77,6 +77,6 @@ def dial(
 
 
 def failure(error: HeadraceError) -> CommandError:
-    """Give how a command ends that the client could not carry out."""
+    """Return the error with which a command ends after an error of the client."""
     code = next((code for kind, code in _CODES.items() if isinstance(error, kind)), Exit.FAILED)
     return CommandError(advise(error), code)

@@ -1,7 +1,7 @@
-"""`headrace login` and `headrace logout`: prove who one is once, for all later commands.
+"""`headrace login` and `headrace logout`: log in once for all later commands.
 
-The node makes a personal access token for the login; it is kept in the current context instead of
-a password, ends by itself, and is revoked by the logout.
+The node creates a personal access token for the login. It is stored in the current context instead
+of a password, it expires, and the logout revokes it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def login(client: Client, expiry: str) -> Done:
     )
     save_contexts(os.environ, contexts.put(contexts.current, kept))
     if before.address == kept.address and before.token_name in known:
-        client.delete_token(before.token_name)  # last: it may be what this session hangs on
+        client.delete_token(before.token_name)  # last: this session may depend on it
     return Done(
         f"{kept.username} is logged in at {kept.address} until {write_time(known[name])} UTC,"
         f" in the context {contexts.current}.",
@@ -102,7 +102,7 @@ def logout(local: bool) -> Done:  # noqa: FBT001 - as click gives it
 
 
 def _revoke(found: Context) -> bool:
-    """Have the token revoked; give whether it was still good for anything."""
+    """Revoke the token; return whether it was still valid."""
     dialling = importlib.import_module(DIALLING_MODULE)
     try:
         with dialling.dial(found.address, {"token": found.token}, REVOKE_TIMEOUT, {}) as client:

@@ -1,4 +1,4 @@
-"""`headrace ping`: the round trip to a node, over the binary protocol and without a login."""
+"""`headrace ping`: measures the round trip to a node, over the binary protocol, without login."""
 
 import os
 import secrets
@@ -76,7 +76,7 @@ def _connect(endpoint: Endpoint, timeout: Micros) -> socket.socket:
 
 @contextmanager
 def _failures(endpoint: Endpoint, timeout: Micros) -> Iterator[None]:
-    """Say what failed with the node; an output that cannot be written is another matter."""
+    """Turn network errors into command errors; errors of the output are not affected."""
     try:
         yield
     except TimeoutError:
@@ -90,7 +90,7 @@ def _failures(endpoint: Endpoint, timeout: Micros) -> Iterator[None]:
 
 
 def _show_trips(trips: Iterator[Trip], output: str) -> None:
-    """Show each as it comes, but for the forms that have an end."""
+    """Print each trip as it comes, or all at the end for formats that are one document."""
     seen = []
     for trip in trips:
         seen.append(asdict(trip))
@@ -105,7 +105,7 @@ def _show_trips(trips: Iterator[Trip], output: str) -> None:
 def _ping_often(
     link: socket.socket, endpoint: Endpoint, count: int, interval: Micros, timeout: Micros
 ) -> Iterator[Trip]:
-    client = secrets.randbits(128) | 1  # zero is no client
+    client = secrets.randbits(128) | 1  # zero is not a client id
     cutter = FrameCutter(ANSWER_BYTES_MAX)
     for number in range(1, count + 1):
         started = time.perf_counter_ns()
@@ -122,7 +122,7 @@ def _ping_often(
 
 
 def _wait_answer(link: socket.socket, endpoint: Endpoint, cutter: FrameCutter) -> None:
-    """Take one answer; whatever is no pong is an error."""
+    """Receive one answer; anything but a pong is an error."""
     try:
         while True:
             piece = link.recv(ANSWER_BYTES_MAX)

@@ -1,4 +1,4 @@
-"""`headrace session`: the login that is kept here. No node is asked."""
+"""`headrace session`: the stored login. Contacts no node."""
 
 import os
 import time

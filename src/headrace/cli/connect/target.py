@@ -1,15 +1,15 @@
-"""Which node a client command talks to, and as whom.
+"""Which node a client command talks to, and as which user.
 
 ```python
 @stream.command("list", short_help="List all streams.")
-@with_output          # shows what the function gives; see `headrace.cli.show.output`
+@with_output          # prints the returned value; see `headrace.cli.show.output`
 @with_client          # adds --address --username --password --token --timeout
 def list_streams(client: "Client") -> Rows: ...
 ```
 
 The function gets a connected `headrace.Client` as `client`, closed when it returns.
-What the client raises becomes one sentence and the exit code that belongs to it; a `ValueError`
-about an argument is wrong usage.
+An error of the client becomes one sentence and an exit code; a `ValueError` about an argument is a
+usage error.
 
 ```
 address       --address, else HEADRACE_ADDRESS, else the current context, else 127.0.0.1:8090
@@ -36,22 +36,22 @@ if TYPE_CHECKING:
 
 ADDRESS_VARIABLE = "HEADRACE_ADDRESS"
 ADDRESS_DEFAULT = "127.0.0.1:8090"
-# Of a context's field: the variable of the environment that says the same.
+# From a context's field to the environment variable of the same meaning.
 CREDENTIALS = {
     "username": "HEADRACE_USERNAME",
     "password": "HEADRACE_PASSWORD",
     "token": "HEADRACE_TOKEN",
 }
-# Loaded when a command runs: its help page needs neither.
+# Loaded when a command runs; its help page needs neither.
 CONTEXTS_MODULE = "headrace.cli.connect.contexts"
 DIALLING_MODULE = "headrace.cli.connect.dial"
-ASK = "-"  # a password that is asked for
+ASK = "-"  # prompt for the password
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def connection_options(command: F) -> F:
-    """Add the options that say which node is meant and who asks."""
+    """Add the options for the node and the login."""
     for option in (
         click.option("--timeout", metavar="TIME", default="30 s", help="Longest wait. [30 s]"),
         click.option("--token", metavar="TOKEN", help="A personal access token, instead of both."),
@@ -70,7 +70,7 @@ def connection_options(command: F) -> F:
 
 
 def with_client(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give the command a connected client, as the keyword argument `client`."""
+    """Pass a connected client to the command, as the keyword argument `client`."""
 
     @connection_options
     @functools.wraps(command)
@@ -79,12 +79,12 @@ def with_client(command: Callable[..., Any]) -> Callable[..., Any]:
         address: str | None,
         timeout: str,
         **rest: Any,  # noqa: ANN401 - the command's own
-    ) -> Any:  # noqa: ANN401 - whatever the command gives
+    ) -> Any:  # noqa: ANN401 - the result of the command
         flags = {name: rest.pop(name) for name in CREDENTIALS}
         given = {name: text for name, text in flags.items() if text is not None}
         environment = complete(os.environ, address, is_named=bool(given))
         credentials = _ask_password(given, environment)
-        dialling = importlib.import_module(DIALLING_MODULE)  # what loads the client
+        dialling = importlib.import_module(DIALLING_MODULE)  # loads the client
         with (
             naming_context(os.environ, address),
             dialling.dial(address, credentials, timeout, environment) as client,
@@ -95,10 +95,10 @@ def with_client(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def resolve_address(flag: str | None, environment: Mapping[str, str]) -> Endpoint:
-    """Give the address of a node: the flag, else the environment, the context, the usual one.
+    """Return the node's address from the flag, the environment, the context or the default.
 
     Raises:
-        CommandError: What was given is no address.
+        CommandError: The value is not an address.
     """
     name, text = "--address", flag
     if text is None:
@@ -115,7 +115,7 @@ def resolve_address(flag: str | None, environment: Mapping[str, str]) -> Endpoin
 
 @contextmanager
 def naming_context(environment: Mapping[str, str], address: str | None) -> Iterator[None]:
-    """Name the node in every failure if its address comes from a context, which nobody typed."""
+    """Add the node to every error if its address comes from a context."""
     if address or environment.get(ADDRESS_VARIABLE):
         yield
         return
@@ -133,9 +133,9 @@ def naming_context(environment: Mapping[str, str], address: str | None) -> Itera
 def complete(
     environment: Mapping[str, str], address: str | None, *, is_named: bool = False
 ) -> dict[str, str]:
-    """Give the environment, with what it leaves open taken from the current context.
+    """Return the environment, completed from the current context.
 
-    Credentials are taken together or not at all: not if flags name some (`is_named`), not if the
+    Credentials are taken together or not at all: not if flags set some (`is_named`), not if the
     environment does, and never for another node than the context's.
     """
     contexts = importlib.import_module(CONTEXTS_MODULE).load_contexts(environment)
@@ -150,14 +150,14 @@ def complete(
 
 
 def _credentials(context: "Context") -> dict[str, str]:
-    """Give the variables for a context's credentials; a token makes the others needless."""
+    """Return the variables for a context's credentials; a token replaces the others."""
     names = ("token",) if context.token else ("username", "password")
     values = {CREDENTIALS[name]: getattr(context, name) for name in names}
     return {name: value for name, value in values.items() if value}
 
 
 def _ask_password(given: dict[str, str], environment: Mapping[str, str]) -> dict[str, str]:
-    """Give the credentials that flags name; a password that is missing is asked for."""
+    """Return the credentials from the flags; prompt for a missing password."""
     has_token = "token" in given or bool(not given and environment.get(CREDENTIALS["token"]))
     has_name = "username" in given or bool(environment.get(CREDENTIALS["username"]))
     has_password = "password" in given or bool(environment.get(CREDENTIALS["password"]))
@@ -168,7 +168,7 @@ def _ask_password(given: dict[str, str], environment: Mapping[str, str]) -> dict
 
 
 def read_secret(words: str, *, confirm: bool = False) -> str:
-    """Ask for a secret without showing it; without a terminal, take a line of the input."""
+    """Prompt for a secret without echo; without a terminal, read a line of the input."""
     if sys.stdin.isatty():
         asked: str = click.prompt(words, hide_input=True, confirmation_prompt=confirm, err=True)
         return asked

@@ -1,1 +1,1 @@
-"""The commands for operators: run a node, look after it, check its settings and data folder."""
+"""The commands for operators: run a node, check its configuration and its data folder."""

@@ -1,4 +1,4 @@
-"""`headrace config`: what a node would be configured with, and what is wrong with a file.
+"""`headrace config`: shows the configuration of a node, and checks a file.
 
 The server's modules are loaded by name: the command line does not depend on them.
 """

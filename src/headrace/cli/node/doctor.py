@@ -1,4 +1,4 @@
-"""`headrace doctor`: what lies in a data folder, judged without a node.
+"""`headrace doctor`: checks a data folder without a node.
 
 The server's modules are loaded by name: the command line does not depend on them.
 """
@@ -52,7 +52,7 @@ def doctor(*, folder: Path, problems: bool, output: str) -> int:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
-    """Show on a terminal what is being read, for that can take minutes."""
+    """Show on a terminal which file is being read: a check can take minutes."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return

@@ -1,4 +1,4 @@
-"""`headrace node`: what an operator does on a node that runs."""
+"""`headrace node`: operations on a running node."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`headrace dev` and `headrace serve`: a node in the foreground until a signal ends it.
+"""`headrace dev` and `headrace serve`: run a node in the foreground until a signal.
 
-The server is loaded by name: the command line does not depend on it, and what only talks to a node
-does not load one.
+The server is loaded by name: the command line does not depend on it, and client commands do not
+load it.
 """
 
 import importlib
@@ -20,7 +20,7 @@ LINES_MODULE = "headrace.server.lines"
 BOOTSTRAP_MODULE = "headrace.server.bootstrap"
 THROWAWAY_MODULE = "headrace.server.throwaway"
 
-# Option of the command line: path of the key that it gives.
+# From an option of the command line to the path of its configuration key.
 _KEYS = {
     "data": "server.data_dir",
     "shards": "server.shards",
@@ -31,7 +31,7 @@ _KEYS = {
 
 
 def node_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the flags of a node; the command gets `config`, and the others as texts by name."""
+    """Add the flags of a node; the command gets `config`, and the others as text by name."""
     for option in (
         click.option("--config", type=click.Path(path_type=Path), help="TOML file of settings."),
         click.option("--http", metavar="HOST:PORT", help="Where HTTP listens. [127.0.0.1:3000]"),
@@ -102,15 +102,15 @@ def _run_node(profile: str, file: Path | None, options: dict[str, str | None]) -
 
 
 def flags_of(options: dict[str, str | None]) -> dict[str, str]:
-    """Give the flags that were used, by path of their key."""
+    """Return the flags that were given, by the path of their key."""
     return {_KEYS[name]: text for name, text in options.items() if text is not None}
 
 
 def load_config(profile: str, file: Path | None, flags: dict[str, str]) -> Any:  # noqa: ANN401 - the server's own type
-    """Give the configuration of a node.
+    """Return the configuration of a node.
 
     Raises:
-        CommandError: Something is wrong with it; the sentence names everything that is.
+        CommandError: It is wrong; the sentence lists all problems.
     """
     module = importlib.import_module(CONFIG_MODULE)
     try:
@@ -120,7 +120,7 @@ def load_config(profile: str, file: Path | None, flags: dict[str, str]) -> Any: 
 
 
 def sentence_of(problems: list[Any]) -> str:
-    """Say all that is wrong with a configuration."""
+    """Return a sentence that lists all problems of a configuration."""
     if len(problems) == 1:
         return str(problems[0])
     lines = "".join(f"\n  {problem}" for problem in problems)

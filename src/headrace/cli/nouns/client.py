@@ -1,4 +1,4 @@
-"""`headrace client`: who is connected to a node."""
+"""`headrace client`: the connections of a node."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def get_client(client: Client, number: int) -> Record:
 
 
 def describe_details(found: clients.ClientDetails) -> Values:
-    """Give what programs are told about a connection and its groups."""
+    """Return a connection and its groups as values for programs."""
     groups: list[Values] = [
         {"stream_id": each.stream_id, "topic_id": each.topic_id, "group_id": each.group_id}
         for each in found.groups
@@ -56,7 +56,7 @@ def describe_details(found: clients.ClientDetails) -> Values:
 
 
 def describe_client(found: clients.Client) -> Values:
-    """Give what programs are told about a connection; its user is None before it logs in."""
+    """Return a connection as values for programs; its user is None before the login."""
     return {
         "id": found.client_id,
         "user_id": None if found.user_id == _NOT_LOGGED_IN else found.user_id,

@@ -1,4 +1,4 @@
-"""`headrace cluster`: the nodes that hold the data together."""
+"""`headrace cluster`: the nodes of the cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`headrace group`: who shares the work on a topic, and how far behind they are."""
+"""`headrace group`: consumer groups, their members and their lag."""
 
 from __future__ import annotations
 

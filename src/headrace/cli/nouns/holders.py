@@ -1,4 +1,4 @@
-"""Who keeps messages of a topic beyond its limits. Loaded when a command runs."""
+"""Which consumers keep messages of a topic beyond its limits. Loaded when a command runs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from headrace.client.sync.client import Client
     from headrace.wire.commands.holders import Holder
 
-# What a server answers that does not know the command, which is ours (O8).
+# The answers of a server that does not support this command of Headrace (O8).
 _UNKNOWN = (Code.FEATURE_UNAVAILABLE, Code.INVALID_COMMAND)
 
 
 def ask_holders(client: Client, topic: TopicName) -> tuple[Holder, ...] | None:
-    """Return who keeps most; None from a server that does not tell."""
+    """Return the consumers that keep most; None if the server does not report them."""
     try:
         return client.get_holders(topic).holders
     except RefusedByServer as error:
@@ -29,7 +29,7 @@ def ask_holders(client: Client, topic: TopicName) -> tuple[Holder, ...] | None:
 
 
 def describe_holders(client: Client, topic: TopicName) -> Values:
-    """Return what programs are told: nothing if there is none, or the server does not tell."""
+    """Return the consumers as values for programs; empty if there are none or none reported."""
     holders = ask_holders(client, topic)
     if not holders:
         return {}
@@ -47,7 +47,7 @@ def describe_holders(client: Client, topic: TopicName) -> Values:
 
 
 def held_by_group(client: Client, topic: TopicName, group_id: int) -> dict[int, int] | None:
-    """Return how many bytes a group keeps, by partition; None from a server that does not tell."""
+    """Return how many bytes a group keeps, by partition; None if the server does not report it."""
     holders = ask_holders(client, topic)
     if holders is None:
         return None

@@ -1,4 +1,4 @@
-"""How far behind a group is: what its topic holds, less what it has done with."""
+"""The lag of a group: how many messages of its topic it has not processed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PartitionLag:
-    """One partition: its newest offset, the one stored for the group, and what lies between."""
+    """One partition: its newest offset, the group's stored offset, and the lag between them."""
 
     partition: int
     current_offset: int | None
@@ -26,7 +26,7 @@ class PartitionLag:
     lag: int
 
     def describe(self) -> Values:
-        """Give what programs are told."""
+        """Return the lag as values for programs."""
         return {
             "partition": self.partition,
             "current_offset": self.current_offset,
@@ -36,10 +36,10 @@ class PartitionLag:
 
 
 def measure_lag(client: Client, topic: TopicName, group: Identifier) -> list[PartitionLag]:
-    """Give the lag of a group in every partition of a topic.
+    """Return the lag of a group in every partition of a topic.
 
-    The offsets are asked for before the state of the partitions, so that nothing counts as read
-    that is not yet counted as there.
+    The offsets are requested before the state of the partitions, so that no message counts as read
+    before it counts as stored.
     """
     ids = [each.id for each in client.get_topic(topic).partitions]
     stored = {}
@@ -51,10 +51,10 @@ def measure_lag(client: Client, topic: TopicName, group: Identifier) -> list[Par
 
 
 def make_lag(state: Partition, stored: int | None) -> PartitionLag:
-    """Give the lag in one partition.
+    """Return the lag in one partition.
 
-    What retention has removed no longer waits to be read; an offset beyond the end is one of an
-    earlier history, and reading begins anew.
+    Messages removed by retention do not count. A stored offset beyond the end belongs to messages
+    from before a purge, and reading starts over.
     """
     newest = newest_offset(state)
     lag = state.messages_count

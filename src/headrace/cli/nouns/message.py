@@ -1,4 +1,4 @@
-"""`headrace message`: send, poll or flush once. `produce` and `tail` are for more than that."""
+"""`headrace message`: send, poll or flush once. Use `produce` and `tail` for more."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def flush_messages(client: Client, topic: TopicName, partition: int, sync: bool)
 
 
 def _read_start(places: dict[str, object]) -> Start:
-    """Give where to begin; at most one of the flags may say so."""
+    """Return where to start; at most one of the flags may be given."""
     given = {name: value for name, value in places.items() if value not in (None, False)}
     if len(given) > 1:
         raise click.UsageError("give one of --offset, --time, --first, --last and --next")
@@ -150,4 +150,4 @@ def _read_time(text: str) -> datetime:
         read = datetime.fromisoformat(text)
     except ValueError:
         raise click.UsageError(f"--time: {text!r} is no time: write 2026-01-31T12:00Z") from None
-    return read if read.tzinfo else read.astimezone()  # without a zone it is the user's own
+    return read if read.tzinfo else read.astimezone()  # without a zone it is local time

@@ -1,4 +1,4 @@
-"""`headrace offset`: how far consumers and groups have read."""
+"""`headrace offset`: the stored offsets of consumers and groups."""
 
 from __future__ import annotations
 

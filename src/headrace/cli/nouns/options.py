@@ -1,4 +1,4 @@
-"""`headrace options`: what objects can be told, and what they do if they are not."""
+"""`headrace options`: the options that objects can have, and their defaults."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from headrace.wire.commands.system import OptionSpec
 
 SCOPES = ("topic", "stream", "user")
-# Loaded when the command runs: its help page needs neither.
+# Loaded when the command runs; its help page needs neither.
 NUMBERS_MODULE = "headrace.wire.numbers"
 FIELDS_MODULE = "headrace.wire.fields"
 
@@ -38,7 +38,7 @@ def options(client: Client, scope: str) -> Rows:
 
 
 def describe_option(option: OptionSpec) -> Values:
-    """Give what programs are told about an option; without a default it is None."""
+    """Return an option as values for programs; a missing default is None."""
     fields = importlib.import_module(FIELDS_MODULE)
     kinds = {int(kind): kind.name.lower() for kind in fields.FieldKind}
     default = fields.Field(option.kind, option.default).value if option.default else None

@@ -1,4 +1,4 @@
-"""`headrace partition`: the parts of a topic, each with an order of its own."""
+"""`headrace partition`: the parts of a topic, each with its own order."""
 
 from __future__ import annotations
 
@@ -80,10 +80,10 @@ def delete_partitions(client: Client, topic: TopicName, count: int, be_sure: Sur
 
 
 def describe_partitions(found: Sequence[Partition]) -> list[Values]:
-    """Give what programs are told about partitions.
+    """Return partitions as values for programs.
 
-    `current_offset` is the offset of the newest message, None while there was none: the protocol
-    says 0 for both.
+    `current_offset` is the offset of the newest message, None if there never was one: the protocol
+    reports 0 in both cases.
     """
     return [
         {
@@ -99,5 +99,5 @@ def describe_partitions(found: Sequence[Partition]) -> list[Values]:
 
 
 def newest_offset(found: Partition) -> int | None:
-    """Give the offset of the newest message that a partition ever had, None if it had none."""
+    """Return the offset of the newest message that a partition ever had, None if it had none."""
     return found.current_offset if found.current_offset or found.messages_count else None

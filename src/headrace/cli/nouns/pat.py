@@ -1,4 +1,4 @@
-"""`headrace pat`: personal access tokens of the user who asks."""
+"""`headrace pat`: personal access tokens of the current user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user may do, as flags say it, in the short forms of Iggy's terminal or in full.
+"""The permissions of a user as flags, in full or in the short forms of Iggy's terminal.
 
 ```
 --global manage_streams,p_msg
@@ -43,11 +43,11 @@ _SHORT_NOUNS = {
 def read_permissions(
     client: Client, everywhere: str | None, streams: Sequence[str]
 ) -> Permissions | None:
-    """Give the permissions that flags name; None if there are no flags.
+    """Return the permissions that flags name; None if there are no flags.
 
     Raises:
-        ValueError: A permission is not known, or a stream or topic stands twice.
-        NotFound: There is no such stream or topic.
+        ValueError: A permission is unknown, or a stream or topic is given twice.
+        NotFound: The stream or topic does not exist.
     """
     if everywhere is None and not streams:
         return None
@@ -63,7 +63,7 @@ def read_permissions(
 
 
 def describe_permissions(permissions: Permissions | None) -> list[Values]:
-    """Give what programs are told: a row for each place, None where all streams or topics count."""
+    """Return permissions as rows for programs; None means all streams or all topics."""
     if permissions is None:
         return []
     rows = [_row(None, None, permissions.everywhere)]
@@ -108,7 +108,7 @@ def _read_topic(client: Client, stream: int | str, text: str) -> TopicPermission
 
 
 def _read_flags(listed: str, known: Sequence[str], where: str) -> dict[str, bool]:
-    """Read names and short names, with commas between; all that are not known are named."""
+    """Read names and short names, separated by commas; an error lists all unknown ones."""
     names = {_shorten(name): name for name in known} | {name: name for name in known}
     words = [word.strip() for word in listed.split(",") if word.strip()]
     wrong = [word for word in words if word not in names]

@@ -1,4 +1,4 @@
-"""`headrace segment`: the files that a partition's messages lie in."""
+"""`headrace segment`: the files that hold a partition's messages."""
 
 from __future__ import annotations
 

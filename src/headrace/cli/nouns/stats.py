@@ -1,4 +1,4 @@
-"""`headrace stats`: a node in numbers, every counter of it included."""
+"""`headrace stats`: the statistics and all counters of a node."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def stats(client: Client) -> Record:
 
 
 def describe_stats(found: Stats, counted: NodeCounters | None) -> Values:
-    """Give what programs are told about a node; None where it tells no counters."""
+    """Return the statistics of a node as values for programs; None without counters."""
     caches: list[Values] = [
         {
             "stream_id": each.stream_id,

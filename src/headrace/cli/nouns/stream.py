@@ -1,4 +1,4 @@
-"""`headrace stream`: the namespaces that topics live in."""
+"""`headrace stream`: the namespaces of topics."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def purge_stream(client: Client, stream: Identifier, be_sure: Sure) -> Done:
 
 
 def describe_stream(found: Stream) -> Values:
-    """Give what programs are told about a stream."""
+    """Return a stream as values for programs."""
     return {
         "id": found.id,
         "name": found.name,

@@ -44,7 +44,7 @@ def list_topics(client: Client, stream: Identifier) -> Rows:
     """
     found = client.get_topics(stream)
     if not found:
-        client.get_stream(stream)  # the protocol has one answer for no topics and for no stream
+        client.get_stream(stream)  # the answer is also empty if the stream does not exist
     return Rows([describe_topic(each) for each in found], _COLUMNS)
 
 
@@ -140,7 +140,7 @@ def purge_topic(client: Client, topic: TopicName, be_sure: Sure) -> Done:
 
 
 def describe_topic(found: Topic) -> Values:
-    """Give what programs are told about a topic; a bound that there is not is None."""
+    """Return a topic as values for programs; a missing limit is None."""
     return {
         "id": found.id,
         "name": found.name,

@@ -1,4 +1,4 @@
-"""Checks the options of a topic before they are sent: every problem at once, with the way out."""
+"""Checks the options of a topic before they are sent; reports all problems at once."""
 
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -14,7 +14,7 @@ def check(settings: Mapping[str, str]) -> None:
     """Refuse options that no topic can have.
 
     Raises:
-        CommandError: Some are not known, or have a value that they cannot have.
+        CommandError: An option is unknown, or its value is not allowed.
     """
     told = (_problem(key, text) for key, text in settings.items())
     problems = [problem for problem in told if problem]
@@ -25,7 +25,7 @@ def check(settings: Mapping[str, str]) -> None:
 
 
 def _problem(key: str, text: str) -> str:
-    """Say what is wrong with an option; nothing if it is right."""
+    """Return what is wrong with an option; an empty text if it is valid."""
     if key not in TOPIC_OPTIONS:
         near = get_close_matches(key, TOPIC_OPTIONS, n=1)
         meant = f", did you mean {near[0]}" if near else ""

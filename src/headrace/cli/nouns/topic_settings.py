@@ -11,12 +11,12 @@ from headrace.cli.names import read_pairs
 
 CHECKS_MODULE = "headrace.cli.nouns.topic_checks"  # loads the table of options
 
-# Flag: the option that it sets.
+# From a flag to the option that it sets.
 _NAMED = {"expiry": "message_expiry", "max_size": "max_topic_size", "durability": "durability"}
 
 
 def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the flags; the command gets all that they say as `settings`, from key to text."""
+    """Add the flags; the command gets their values as `settings`, from key to text."""
 
     @click.option("--expiry", metavar="TIME", help='When messages may go: "7 days", never.')
     @click.option("--max-size", metavar="SIZE", help='What to keep: "10 GiB", unlimited.')

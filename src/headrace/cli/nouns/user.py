@@ -1,4 +1,4 @@
-"""`headrace user`: who may log in, and what each may do."""
+"""`headrace user`: users, their passwords and permissions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`headrace produce`: lines of the input, or of a file, become messages of a topic."""
+"""`headrace produce`: sends each line of the input or of a file as a message."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def produce(client: Client, topic: TopicName, **given: Any) -> Done:  # noqa: AN
 
 
 def _check(given: dict[str, Any]) -> None:
-    """Refuse options that contradict each other, all of them at once."""
+    """Refuse options that contradict each other; report all problems at once."""
     form, delimiter = given["form"], given["delimiter"]
     problems = []
     if given["key_field"] is not None and form == "lines":
@@ -113,5 +113,5 @@ def _check(given: dict[str, Any]) -> None:
 
 
 def _plain(delimiter: str) -> str:
-    r"""Give a delimiter as it is meant: `\t` is a tab."""
+    r"""Return the delimiter with escapes resolved: `\t` is a tab."""
     return codecs.decode(delimiter, "unicode_escape") if "\\" in delimiter else delimiter

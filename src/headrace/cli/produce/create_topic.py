@@ -1,9 +1,9 @@
-"""Creates the stream and the topic that a producer names, where that is meant, and says so.
+"""Creates the missing stream and topic of a producer, if that is wanted, and reports it.
 
 ```
---create       it is meant
---no-create    it is not
-neither        at a node that was started by `headrace dev`, which tells so (O8, GetCounters)
+--create       create it
+--no-create    do not
+neither        only at a node started by `headrace dev`, which reports it (O8, GetCounters)
 ```
 """
 
@@ -18,10 +18,10 @@ from headrace.client.sync.client import Client
 def ensure_topic(
     client: Client, topic: TopicName, *, is_create: bool | None, partitions: int
 ) -> bool:
-    """Create stream and topic if they are missing and that is meant; give whether it was done.
+    """Create stream and topic if they are missing and it is wanted; return whether it did.
 
     Raises:
-        NotFound: They are missing.
+        NotFound: They are missing, and must not be created.
     """
     try:
         client.get_topic(topic)
@@ -30,7 +30,7 @@ def ensure_topic(
             shown = f"produce to {show_topic(topic)}"
             raise NotFound(error.code, shown, "--create creates it") from None
     except Unauthorized:
-        return False  # Who may send need not be one who may look: the send will tell.
+        return False  # A user who may send may lack the permission to read topics: try to send.
     else:
         return False
     _create(client, topic, partitions)
@@ -39,7 +39,7 @@ def ensure_topic(
 
 def _is_meant(client: Client, topic: TopicName, is_create: bool | None) -> bool:  # noqa: FBT001 - three answers
     if not all(isinstance(name, str) for name in topic):
-        return False  # A number is given by the node.
+        return False  # The node assigns numbers, so a topic cannot be created by number.
     if is_create is not None:
         return is_create
     try:

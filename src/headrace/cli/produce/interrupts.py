@@ -1,7 +1,7 @@
-"""Ctrl-C while something must not be left half done.
+"""Handles Ctrl-C while work must not be left half done.
 
-The first one is taken when the program waits for input, or when it next asks; a second one ends
-the program at once.
+The first Ctrl-C takes effect while the program waits for input, or when it next checks; a second
+one ends the program at once.
 """
 
 import signal
@@ -13,10 +13,10 @@ R = TypeVar("R")
 
 
 class Interrupts:
-    """Takes Ctrl-C for the time of a `with` block."""
+    """Handles Ctrl-C for the duration of a `with` block."""
 
     def __init__(self) -> None:
-        self.is_wanted = False  # whether somebody has pressed it
+        self.is_wanted = False  # whether Ctrl-C was pressed
         self._is_waiting = False
         self._before = signal.getsignal(signal.SIGINT)
 
@@ -33,7 +33,7 @@ class Interrupts:
         signal.signal(signal.SIGINT, self._before)
 
     def wait(self, read: Callable[[], R]) -> R | None:
-        """Wait for input; give nothing when Ctrl-C was pressed before or meanwhile."""
+        """Return the result of `read`, or None if Ctrl-C was pressed before or meanwhile."""
         try:
             self._is_waiting = True
             return None if self.is_wanted else read()

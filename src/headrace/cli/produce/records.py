@@ -1,8 +1,7 @@
-"""From bytes to messages: lines as they are, JSON lines that are checked, rows of a CSV.
+"""Reads messages from bytes: plain lines, checked JSON lines, or rows of a CSV.
 
-Messages come in chunks, as many as the input holds at the time, so that a pipe that trickles is
-not waited for and one that pours costs little for each message. What is no message ends its chunk
-and is named by its line.
+Messages come in chunks of what the input holds at the time: a slow pipe is not waited for, and a
+fast one costs little per message. A bad line ends its chunk and is reported by its number.
 """
 
 import csv
@@ -16,7 +15,7 @@ ROWS_MAX = 1_000
 
 @dataclass(frozen=True)
 class Bad:
-    """A line that is no message."""
+    """A line that is not a message."""
 
     line: int
     reason: str
@@ -27,20 +26,20 @@ class Chunk:
     """Messages in the order of their lines, and the bad line that may follow them."""
 
     values: list[bytes] = field(default_factory=list)
-    keys: list[str] | None = None  # one for each message, if they have keys of their own
-    empty_count: int = 0  # lines without anything, which no message can be
+    keys: list[str] | None = None  # one per message, if each has its own key
+    empty_count: int = 0  # empty lines; a message cannot be empty
     bad: Bad | None = None
 
 
 def read_lines(blocks: Iterable[bytes], delimiter: bytes) -> Iterator[Chunk]:
-    """Give the pieces between delimiters, as they are."""
+    """Yield the text between delimiters, unchanged."""
     for pieces in _split(blocks, delimiter):
         values = [piece for piece in pieces if piece]
         yield Chunk(values, empty_count=len(pieces) - len(values))
 
 
 def read_json_lines(blocks: Iterable[bytes], key_field: str | None) -> Iterator[Chunk]:
-    """Give lines that are JSON, as they are; with a field, their keys too."""
+    """Yield lines that are JSON, unchanged; with `key_field` also their keys."""
     number = 0
     for lines in _split(blocks, b"\n"):
         chunk = _new_chunk(key_field)
@@ -59,7 +58,7 @@ def read_json_lines(blocks: Iterable[bytes], key_field: str | None) -> Iterator[
 
 
 def read_csv(blocks: Iterable[bytes], delimiter: str, key_field: str | None) -> Iterator[Chunk]:
-    """Give rows as JSON objects, from the names in the first row to their texts."""
+    """Yield rows as JSON objects of texts, with the names of the first row."""
     lines = _Lines(blocks)
     rows = csv.reader(lines, delimiter=delimiter, strict=True)
     names = next(rows, None)
@@ -83,7 +82,7 @@ def read_csv(blocks: Iterable[bytes], delimiter: str, key_field: str | None) -> 
 
 
 def _split(blocks: Iterable[bytes], delimiter: bytes) -> Iterator[list[bytes]]:
-    """Cut at each delimiter; what follows the last one is a piece too, unless it is empty."""
+    """Split at each delimiter; the rest after the last one is a piece too, unless it is empty."""
     rest = b""
     for block in blocks:
         *pieces, rest = (rest + block).split(delimiter)
@@ -119,7 +118,7 @@ def _add_row(chunk: Chunk, names: list[str], row: list[str], key_field: str | No
 
 
 def _find_key(value: object, path: str) -> str:
-    """Give the text of a field; a path goes from object to object by dots."""
+    """Return the text of a field; dots in the path separate nested objects."""
     found = value
     for name in path.split("."):
         if not isinstance(found, dict) or name not in found:
@@ -133,7 +132,7 @@ def _find_key(value: object, path: str) -> str:
 
 
 class _Lines(Iterator[str]):
-    """Gives lines of text with their ends, and knows whether the next one is here already."""
+    """Yields lines of text with their ends, and knows whether the next line is available."""
 
     def __init__(self, blocks: Iterable[bytes]) -> None:
         self._pieces = _split(blocks, b"\n")
@@ -142,13 +141,13 @@ class _Lines(Iterator[str]):
 
     @property
     def must_wait(self) -> bool:
-        """Whether the next line would have to be read."""
+        """Whether the next line has to be read from the input."""
         return not self._here
 
     def __next__(self) -> str:
         if not self._here:
             self._here = next(self._pieces)[::-1]
-        # What is not UTF-8 is noticed when its row is written, so that the rows after it are read.
+        # Invalid UTF-8 is reported when its row is encoded, so that later rows are still read.
         line = self._here.pop().decode(errors="surrogateescape") + "\n"
         if self._is_first:
             self._is_first = False

@@ -1,4 +1,4 @@
-"""What `headrace produce` does: input to chunks of messages, chunks to a producer, a report.
+"""Runs `headrace produce`: reads the input in chunks, sends them, and reports.
 
 Loaded by name when the command runs.
 """
@@ -30,12 +30,12 @@ from headrace.client.sync.producer import Producer
 
 BLOCK_BYTES = MIB
 BAD_LINES_SHOWN = 20
-STEPS_PER_SECOND = 20  # how finely a rate is kept
+STEPS_PER_SECOND = 20  # granularity of the rate limit
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the user has asked for, checked."""
+    """The checked options of the user."""
 
     topic: TopicName
     format: Literal["lines", "jsonl", "csv"]
@@ -55,8 +55,8 @@ def produce(client: Client, wanted: Wanted) -> Done:
     """Send the whole input to a topic.
 
     Raises:
-        CommandError: A line is bad, and that is to stop it.
-        click.Abort: It was interrupted; what had been read is sent.
+        CommandError: A line is bad, with `--on-error stop`.
+        click.Abort: It was interrupted; the messages read before were sent.
     """
     is_created = ensure_topic(
         client, wanted.topic, is_create=wanted.is_create, partitions=wanted.partitions
@@ -79,7 +79,7 @@ def produce(client: Client, wanted: Wanted) -> Done:
 
 
 class _Run:
-    """One run of the command: what was sent, and what was left out."""
+    """One run of the command: counts sent, empty and bad lines."""
 
     def __init__(self, producer: Producer, wanted: Wanted, interrupts: Interrupts) -> None:
         self.meter = Meter(None, is_quiet=True)
@@ -94,7 +94,7 @@ class _Run:
         self._has_ended = False
 
     def take(self, chunk: Chunk) -> None:
-        """Send a chunk; a bad line is told, and stops it if it is to."""
+        """Send a chunk; a bad line is reported, or stops the run."""
         self._empty_count += chunk.empty_count
         for part in self._pace(chunk):
             self._send(part)
@@ -110,16 +110,16 @@ class _Run:
         self._has_ended = True
 
     def tell_unless_ended(self) -> None:
-        """Say how much is confirmed when an error ends the run."""
+        """Report how many messages are confirmed when an error ends the run."""
         if self._has_ended:
             return
-        with suppress(HeadraceError):  # The first one is shown.
+        with suppress(HeadraceError):  # The first error is shown.
             self._producer.close()
         count = self._producer.confirmed_count
         click.echo(f"It failed after {_messages(count)} were confirmed.", err=True)
 
     def report(self, *, is_created: bool) -> Done:
-        """Give what was done."""
+        """Return the result of the run."""
         count, shown = self._producer.confirmed_count, show_topic(self._wanted.topic)
         rate = count / self._seconds
         sentence = f"{_messages(count)} to {shown} in {self._seconds:.2f} s, {rate:,.0f}/s."
@@ -140,7 +140,7 @@ class _Run:
         )
 
     def _pace(self, chunk: Chunk) -> Iterator[Chunk]:
-        """Give a chunk in parts, each when the rate allows it."""
+        """Yield a chunk in parts, each when the rate allows it."""
         rate = self._wanted.rate
         if rate is None:
             yield chunk
@@ -193,7 +193,7 @@ def _open(file: Path | None, stack: ExitStack) -> BufferedReader:
 
 
 def _size_of(source: BufferedReader) -> int | None:
-    """Give how much a file holds; nothing for a pipe, of which nobody knows."""
+    """Return the size of a file; None for a pipe, whose size is unknown."""
     try:
         return os.fstat(source.fileno()).st_size or None
     except (OSError, ValueError):

@@ -1,6 +1,6 @@
-"""Messages as bytes for stdout: values alone, columns before them, or JSON and YAML of all.
+"""Messages as bytes for stdout: only values, values after columns, or full JSON or YAML.
 
-Values alone is the path of pipes: no line of Python for each message (bench/client.py).
+Pipes get only values: no Python code runs per message (bench/client.py).
 """
 
 import importlib
@@ -15,7 +15,7 @@ from headrace.cli.show.output import YAML_MODULE, Value, Values, json_line
 from headrace.cli.show.quantities import write_time
 from headrace.client.messages import Message
 
-# The columns that can stand before a value.
+# The columns that can be shown before a value.
 COLUMNS: dict[str, Callable[[Message], str]] = {
     "partition": lambda message: str(message.partition),
     "offset": lambda message: str(message.offset),
@@ -27,17 +27,17 @@ COLUMNS: dict[str, Callable[[Message], str]] = {
 
 @dataclass(frozen=True)
 class Look:
-    """How messages are to look."""
+    """The format of the output."""
 
     output: str  # one of `headrace.cli.show.output.FORMATS`; `table` is lines of text
     columns: tuple[str, ...] = ()
-    is_json: bool = False  # whether values are JSON, to be written as such
-    is_terminal: bool = False  # whether somebody looks at it
+    is_json: bool = False  # whether values are JSON and shown as such
+    is_terminal: bool = False  # whether the output is a terminal
     delimiter: bytes = b"\n"
 
     @property
     def is_plain(self) -> bool:
-        """Whether the values are written as they are."""
+        """Whether the values are written unchanged."""
         return (
             self.output == "table"
             and not self.columns
@@ -47,23 +47,23 @@ class Look:
 
 
 def write_values(values: Sequence[bytes], delimiter: bytes) -> bytes:
-    """Give values as they are, each with the delimiter behind it."""
+    """Return the values unchanged, each followed by the delimiter."""
     return delimiter.join([*values, b""])
 
 
 class Writer:
-    """Gives the bytes of one message after the other, and of what stands around them all."""
+    """Formats messages one after the other, with the brackets around them all."""
 
     def __init__(self, look: Look) -> None:
         self._look = look
         self._is_first = True
 
     def write(self, messages: Sequence[Message]) -> bytes:
-        """Give the next messages."""
+        """Return the bytes of the next messages."""
         return b"".join([self._write_one(message) for message in messages])
 
     def end(self) -> bytes:
-        """Give what stands behind the last one."""
+        """Return the bytes after the last message."""
         if self._look.output != "json":
             return b""
         return b"[]\n" if self._is_first else b"\n]\n"
@@ -103,7 +103,7 @@ def _describe(message: Message, *, is_json: bool) -> Values:
 
 
 def _pretty(value: bytes) -> bytes:
-    """Give JSON with an indent; what is none as it is."""
+    """Return JSON indented; other values unchanged."""
     try:
         return json.dumps(json.loads(value), indent=2, ensure_ascii=False).encode()
     except ValueError:
@@ -111,7 +111,7 @@ def _pretty(value: bytes) -> bytes:
 
 
 def _tame(value: bytes) -> bytes:
-    """Give what a terminal may be shown: nothing in it moves the cursor or changes colours."""
+    """Return the value for a terminal, with every control character escaped."""
     text = describe_bytes(value)[0]
     return "".join(
         c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text

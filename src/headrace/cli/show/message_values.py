@@ -1,4 +1,4 @@
-"""A message as commands show it: what is text as text, what is not as base64."""
+"""A message as values for output: text as text, other bytes as base64."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def describe_message(message: Message) -> Values:
-    """Give what programs are told about a message.
+    """Return a message as values for programs.
 
     `encoding` says how to read `value`: `utf-8` or `base64`. The id has 128 bits, more than a JSON
-    number can be trusted with, and is text.
+    number holds reliably, so it is text.
     """
     value, encoding = describe_bytes(message.value)
     return {
@@ -33,7 +33,7 @@ def describe_message(message: Message) -> Values:
 
 
 def _describe_headers(message: Message) -> Values:
-    """Return the headers by name; those that cannot be read as base64 under the name `!raw`."""
+    """Return the headers by name; undecodable headers as base64 under the name `!raw`."""
     headers = message.headers
     if headers == {UNREADABLE_HEADERS: message.raw_headers}:
         return {UNREADABLE_HEADERS: b64encode(message.raw_headers).decode()}
@@ -41,7 +41,7 @@ def _describe_headers(message: Message) -> Values:
 
 
 def describe_bytes(data: bytes) -> tuple[str, str]:
-    """Give bytes as text, and how they were made into it."""
+    """Return bytes as text, and the encoding."""
     try:
         return data.decode(), "utf-8"
     except UnicodeDecodeError:
@@ -49,7 +49,7 @@ def describe_bytes(data: bytes) -> tuple[str, str]:
 
 
 def _plain(value: bytes | str | float) -> Value:
-    """Give the value of a header as JSON can say it."""
+    """Return the value of a header as a JSON value."""
     if isinstance(value, bytes):
         return describe_bytes(value)[0]
     if isinstance(value, float) and not isfinite(value):

@@ -1,6 +1,6 @@
-"""How far long work is, shown on stderr while it lasts, on a terminal only.
+"""Shows the progress of long work on stderr, on a terminal only.
 
-rich is loaded for it alone.
+rich is loaded only if it is shown.
 """
 
 import importlib
@@ -13,10 +13,10 @@ REFRESH_SECONDS = 0.1
 
 
 class Meter:
-    """A bar over bytes or messages, or what moves where nobody knows their number."""
+    """A progress bar over bytes or messages; without a total it only shows activity."""
 
     def __init__(self, total: int | None, *, is_quiet: bool) -> None:
-        """With `is_quiet`, or where there is no terminal, it shows nothing."""
+        """With `is_quiet`, or without a terminal, it shows nothing."""
         self._is_shown = sys.stderr.isatty() and not is_quiet
         self._total = total
         self._done = 0
@@ -50,11 +50,11 @@ class Meter:
             self._bar.stop()
 
     def advance(self, count: int) -> None:
-        """Note that so many more, of what the total counts, are done."""
+        """Add `count` to the amount done, in the unit of the total."""
         self._done += count
 
     def show(self, messages_count: int) -> None:
-        """Show how far it is and how many messages that are, now and then."""
+        """Refresh the bar and the number of messages, at most every `REFRESH_SECONDS`."""
         now = time.monotonic()
         if self._bar is None or now < self._due:
             return

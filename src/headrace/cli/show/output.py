@@ -1,4 +1,4 @@
-"""What a command shows: tables for people, JSON, JSON lines and YAML for programs.
+"""The output of commands: tables for people; JSON, JSON lines and YAML for programs.
 
 ```python
 @stream.command("get", short_help="Show a stream.")
@@ -7,17 +7,17 @@
 def get_stream(client: "Client", stream: Identifier) -> Record: ...
 ```
 
-The function returns what is to be shown:
+The function returns the value to show:
 
-* `Rows(rows, columns)`: a list of things. A table; a JSON array; a JSON line or YAML item for each.
-* `Record(values)`: one thing. Names and values, lists of objects as tables below; one object.
-* `Done(sentence, values)`: something was done. People read the sentence, on stderr; programs the
-  object, on stdout.
+* `Rows(rows, columns)`: a list. A table; a JSON array; a JSON line or YAML item for each row.
+* `Record(values)`: one object. Names and values, lists of objects as tables below; one JSON object.
+* `Done(sentence, values)`: the command changed something. The sentence for people goes to stderr,
+  the object for programs to stdout.
 
-Values are machine values with names that do not change: counts and ids as integers, times as
-microseconds since 1970 (names that end in `_at`), spans in microseconds (`_micros`), sizes in bytes
-(`_bytes`), None for "none" or "no bound". Tables show the same names as words and the values as
-people write them. A command that shows its own (such as `tail`) uses `output_option`.
+Values are for programs and their names do not change: counts and ids as integers, times as
+microseconds since 1970 (names that end in `_at`), durations in microseconds (`_micros`), sizes in
+bytes (`_bytes`), None for "none" or "no limit". Tables show the same names as words, and the values
+formatted for people. A command with its own output (such as `tail`) uses `output_option`.
 """
 
 import functools
@@ -33,7 +33,7 @@ FORMATS = ("table", "json", "jsonl", "yaml")
 TABLES_MODULE = "headrace.cli.show.tables"
 YAML_MODULE = "headrace.cli.show.yaml"
 
-# What JSON can say.
+# A value that JSON can express.
 Value: TypeAlias = "bool | int | float | str | Sequence[Value] | Mapping[str, Value] | None"
 Values: TypeAlias = Mapping[str, Value]
 
@@ -42,7 +42,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Rows:
-    """A list; `columns` are the keys that a table shows, by default those of the first row."""
+    """A list; `columns` are the keys shown in a table, by default those of the first row."""
 
     rows: Sequence[Values]
     columns: Sequence[str] = ()
@@ -51,14 +51,14 @@ class Rows:
 
 @dataclass(frozen=True)
 class Record:
-    """One thing; a value that is a list of objects is a table of its own, named by its key."""
+    """One object; a value that is a list of objects becomes its own table, named by its key."""
 
     values: Values
 
 
 @dataclass(frozen=True)
 class Done:
-    """Something was done: a sentence for people, and what was done to what for programs."""
+    """The command changed something: a sentence for people, and values for programs."""
 
     sentence: str
     values: Values
@@ -80,7 +80,7 @@ def output_option(command: F) -> F:
 
 
 def with_output(command: Callable[..., Shown]) -> Callable[..., None]:
-    """Show what the command gives, in the form that -o asks for."""
+    """Print the result of the command in the format given by -o."""
 
     @output_option
     @functools.wraps(command)
@@ -91,7 +91,7 @@ def with_output(command: Callable[..., Shown]) -> Callable[..., None]:
 
 
 def show(what: Shown, output: str) -> None:
-    """Show something in one of `FORMATS`: data on stdout, words on stderr."""
+    """Print a result in one of `FORMATS`: data on stdout, sentences on stderr."""
     if output == "table":
         if isinstance(what, Done):
             click.echo(what.sentence, err=True)
@@ -111,5 +111,5 @@ def show(what: Shown, output: str) -> None:
 
 
 def json_line(value: Value) -> str:
-    """Give a value as JSON on one line."""
+    """Return a value as JSON on one line."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

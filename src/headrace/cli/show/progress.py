@@ -1,4 +1,4 @@
-"""A bar on stderr while something takes long, on a terminal only. rich is loaded for it alone."""
+"""A progress bar on stderr, on a terminal only. rich is loaded only if it is shown."""
 
 import importlib
 import sys
@@ -7,11 +7,11 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-ITEMS_MIN = 20  # what is done at once needs no bar
+ITEMS_MIN = 20  # fewer items need no bar
 
 
 def track(items: Sequence[T], words: str) -> Iterator[T]:
-    """Give the items one by one, and show how many of them are done."""
+    """Yield the items one by one, and show how many are done."""
     if len(items) < ITEMS_MIN or not sys.stderr.isatty():
         yield from items
         return

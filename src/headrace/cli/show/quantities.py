@@ -1,4 +1,4 @@
-"""Counts, sizes, spans and times as people read them."""
+"""Formats counts, sizes, durations and times for people."""
 
 from datetime import UTC, datetime
 
@@ -15,7 +15,7 @@ _SECOND = 1_000_000
 
 
 def write_count(count: int, what: str) -> str:
-    """Give a number of things, whose plural ends with s.
+    """Return a count with its noun, whose plural ends with s.
 
     >>> write_count(1, "topic"), write_count(2, "topic")
     ('1 topic', '2 topics')
@@ -24,7 +24,7 @@ def write_count(count: int, what: str) -> str:
 
 
 def write_bytes(count: int) -> str:
-    """Give a size in the largest unit that it fills, to a tenth.
+    """Return a size in the largest unit that fits, with one decimal.
 
     >>> write_bytes(1536)
     '1.5 KiB'
@@ -36,7 +36,7 @@ def write_bytes(count: int) -> str:
 
 
 def write_duration(micros: int) -> str:
-    """Give a span in its two largest units.
+    """Return a duration in its two largest units.
 
     >>> write_duration(5_400_000_000)
     '1 h 30 min'
@@ -50,7 +50,7 @@ def write_duration(micros: int) -> str:
 
 
 def write_time(micros: int) -> str:
-    """Give a time, in microseconds since 1970, to the second and in UTC.
+    """Return a time, in microseconds since 1970, as UTC with seconds.
 
     >>> write_time(0)
     '1970-01-01 00:00:00'
@@ -58,4 +58,4 @@ def write_time(micros: int) -> str:
     try:
         return datetime.fromtimestamp(micros // _SECOND, UTC).strftime("%Y-%m-%d %H:%M:%S")
     except (OverflowError, ValueError, OSError):
-        return f"{micros} us"  # beyond what a calendar here knows
+        return f"{micros} us"  # out of range for datetime

@@ -1,6 +1,6 @@
 """Tables for people, by rich. Loaded by name, only where one is shown.
 
-What comes from a node is shown as text, never as markup or as orders to the terminal.
+Values from a node are printed as plain text, never as markup or as control sequences.
 """
 
 import sys
@@ -15,11 +15,11 @@ from rich.text import Text
 from headrace.cli.show.output import Record, Rows, Value, Values
 from headrace.cli.show.quantities import write_bytes, write_duration, write_time
 
-WIDTH_WITHOUT_TERMINAL = 1_000  # a pipe has no edge at which a name would have to be cut
+WIDTH_WITHOUT_TERMINAL = 1_000  # a pipe has no width at which to cut names
 
 
 def show(what: Rows | Record) -> None:
-    """Print it to stdout."""
+    """Print a result to stdout."""
     is_terminal = sys.stdout.isatty()
     console = Console(
         width=None if is_terminal else WIDTH_WITHOUT_TERMINAL, highlight=False, markup=False
@@ -37,7 +37,7 @@ def show(what: Rows | Record) -> None:
 
 
 def cell(key: str, value: Value) -> str:
-    """Give a value as people write it, by the unit that its key ends with."""
+    """Return a value formatted for people, by the unit in its key."""
     if value is None or isinstance(value, bool):
         return {None: "-", True: "yes", False: "no"}[value]
     if isinstance(value, int):
@@ -52,7 +52,7 @@ def cell(key: str, value: Value) -> str:
 
 
 def printable(text: str) -> str:
-    """Give text in which nothing moves the cursor or changes the terminal."""
+    """Return the text with every control character escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
@@ -104,7 +104,7 @@ def _is_list_of_objects(value: Value) -> TypeGuard[Sequence[Values]]:
 
 
 def _print(console: Console, table: Table) -> None:
-    """Print without the blanks that rich leaves at the ends of lines."""
+    """Print without the trailing blanks of rich."""
     if sys.stdout.isatty():
         console.print(table)
         return

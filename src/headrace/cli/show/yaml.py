@@ -1,8 +1,8 @@
-"""YAML in blocks, as people expect it: a small part of the language, written without a library.
+"""Writes YAML in block style: a small part of the language, without a library.
 
-No YAML library is a dependency of the package, and JSON, though it is YAML, is not what somebody
-who asks for YAML wants to read. Text is written plain where no reader of YAML 1.1 or 1.2 could take
-it for something else, and as a JSON string, which both read, everywhere else.
+The package does not depend on a YAML library, and JSON, though valid YAML, is not what a user who
+asks for YAML wants to read. Text is written plain where no reader of YAML 1.1 or 1.2 could misread
+it, and elsewhere as a JSON string, which both read.
 """
 
 import json
@@ -13,12 +13,12 @@ from headrace.cli.show.output import Value
 
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_/.@-]*( [A-Za-z0-9_/.@-]+)*")
 _WORDS = ("null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan", "inf")
-# JSON leaves these as they are, and YAML takes them for the end of a line or refuses them.
+# JSON does not escape these, and YAML reads them as line breaks or refuses them.
 _UNQUOTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
 def to_yaml(value: Value) -> str:
-    """Give a value as YAML, ending with the end of a line."""
+    """Return a value as YAML, with a final newline."""
     return "".join(f"{line}\n" for line in _lines(value))
 
 

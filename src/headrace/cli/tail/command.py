@@ -1,4 +1,4 @@
-"""`headrace tail`: the messages of a topic, all partitions merged, and what comes."""
+"""`headrace tail`: shows the messages of a topic, all partitions merged, and follows it."""
 
 from __future__ import annotations
 

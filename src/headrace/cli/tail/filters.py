@@ -1,10 +1,10 @@
-"""Which messages are shown: what `--filter` can say about their values.
+"""Filters messages by value: the forms of `--filter`.
 
 ```
-error               the value holds this text
-/time-?out/         this regular expression is found in it
-.customer.id=7      it is JSON, and the field has this value; a path goes by dots, and into lists
-                    by numbers
+error               the value contains this text
+/time-?out/         this regular expression matches a part of it
+.customer.id=7      it is JSON, and the field has this value; dots separate the names of a path,
+                    numbers index lists
 ```
 """
 
@@ -18,10 +18,10 @@ Filter: TypeAlias = Callable[[bytes], bool]
 
 
 def parse_filter(text: str) -> Filter:
-    """Read a filter.
+    """Return the filter for a text.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is not a filter.
     """
     if not text:
         raise ValueError("an empty filter: write a text, /a regular expression/, or .field=value")
@@ -35,7 +35,7 @@ def parse_filter(text: str) -> Filter:
 
 
 def keep(values: list[bytes], filters: list[Filter]) -> list[int]:
-    """Give the places of the values that pass every filter."""
+    """Return the indexes of the values that pass every filter."""
     return [index for index, value in enumerate(values) if all(passes(value) for passes in filters)]
 
 
@@ -48,7 +48,7 @@ def _by_pattern(text: str) -> Filter:
 
 
 def _by_field(path: list[str], wanted: str) -> Filter:
-    """A text is compared as it is, everything else as JSON writes it."""
+    """Return a filter that compares a field: text as it is, other values as JSON."""
 
     def passes(value: bytes) -> bool:
         try:

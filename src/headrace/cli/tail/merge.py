@@ -1,9 +1,9 @@
-"""Reads the partitions of a topic and merges them by the time at which the node took messages.
+"""Reads the partitions of a topic and merges them by the time at which the node received them.
 
-Messages of one partition keep their order; of two partitions the message that was taken earlier
-comes first, and of two at the same microsecond the one of the lower partition. Of what was there
-when reading began the order is exact. What arrives later is merged as far as it is here: a message
-may come after one that was taken a little later.
+Messages of one partition keep their order. Between partitions the message received first comes
+first, and at the same microsecond the one of the lower partition. The order is exact for messages
+that existed when reading began. Later messages are merged as they arrive: a message may come after
+one that was received a little later.
 """
 
 from bisect import bisect_left
@@ -25,7 +25,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Run:
-    """Messages of one partition that follow each other."""
+    """Consecutive messages of one partition."""
 
     lane: "Lane"
     messages: Messages
@@ -33,22 +33,22 @@ class Run:
     end: int
 
     def values(self) -> list[bytes]:
-        """Give their values alone."""
+        """Return only their values."""
         return self.lane.values()[self.start : self.end]
 
     def all(self) -> list[Message]:
-        """Give them."""
+        """Return the messages."""
         return self.lane.all()[self.start : self.end]
 
 
 class Lane:
-    """One consumer, of one partition or of what a group deals, and what it has read."""
+    """One consumer, of one partition or of a group's partitions, and its polled messages."""
 
     def __init__(self, consumer: Consumer, tell: Tell, *, is_skipping: bool = False) -> None:
-        """Begin with nothing read; `is_skipping` goes past damaged messages with a word."""
+        """Start with nothing read; with `is_skipping`, report and skip damaged messages."""
         self.consumer = consumer
         self._is_skipping = is_skipping
-        self.shown: Message | None = None  # the last one that left
+        self.shown: Message | None = None  # the last message that was shown
         self._tell = tell
         self._messages: Messages | None = None
         self._times: list[int] = []
@@ -58,31 +58,31 @@ class Lane:
 
     @property
     def is_shown(self) -> bool:
-        """Whether all that was read has left."""
+        """Whether all messages that were read were shown."""
         return self._messages is None
 
     @property
     def head(self) -> tuple[int, int]:
-        """When the next message was taken, and its partition; there must be one."""
+        """The receive time of the next message, and its partition; there must be one."""
         assert self._messages is not None
         return self._times[self._index], self._messages.partition
 
     def values(self) -> list[bytes]:
-        """Give the values of the whole poll, cut once."""
+        """Return the values of the whole poll, split once."""
         assert self._messages is not None
         if self._values is None:
             self._values = self._messages.values()
         return self._values
 
     def all(self) -> list[Message]:
-        """Give the messages of the whole poll, made once."""
+        """Return the messages of the whole poll, created once."""
         assert self._messages is not None
         if self._all is None:
             self._all = list(self._messages)
         return self._all
 
     def fill(self) -> bool:
-        """Read on if nothing is left; give whether there is a message."""
+        """Poll if no message is left; return whether there is a message."""
         while self._messages is None:
             try:
                 self._messages = next(self.consumer.batches(), None)
@@ -102,20 +102,20 @@ class Lane:
         return True
 
     def take(self, before: tuple[int, int] | None, count_max: int) -> Run:
-        """Give the next messages, up to what another lane has before them; at least one."""
+        """Return the next messages, up to the next message of another lane; at least one."""
         messages = self._messages
         assert messages is not None
         start, end = self._index, len(messages)
         if before is not None:
             time, partition = before
-            # Of equal times the lower partition is first.
+            # At equal times the lower partition comes first.
             limit = time + 1 if messages.partition < partition else time
             end = bisect_left(self._times, limit, lo=start)
         end = min(max(end, start + 1), start + count_max)
         return Run(self, messages, start, end)
 
     def advance(self, run: Run) -> None:
-        """Note that a run has left."""
+        """Record that a run was shown."""
         self._index = run.end
         self.shown = run.messages[run.end - 1]
         if self._index == len(run.messages):
@@ -123,7 +123,7 @@ class Lane:
 
 
 def merge(lanes: list[Lane], count_max: Callable[[], int]) -> Iterator[Run]:
-    """Give what the lanes have, until each is at its end or `count_max` says 0."""
+    """Yield the messages of all lanes in order, until all are empty or `count_max` returns 0."""
     ready = [lane for lane in lanes if lane.fill()]
     while ready and (count := count_max()) > 0:
         first, *others = sorted(ready, key=lambda lane: lane.head)
@@ -142,7 +142,7 @@ def open_consumer(
     options: ConsumerOptions,
     tell: Tell,
 ) -> Consumer:
-    """Return the consumer of one partition, where reading is to begin."""
+    """Return a consumer of one partition, positioned at the start."""
     place = _find_place(client, topic, partition, start, tell)
     told: ConsumerOptions = {**options, "partition": partition, "start": place}
     return client.consumer(topic, **told)
@@ -151,7 +151,7 @@ def open_consumer(
 def _find_place(
     client: Client, topic: TopicName, partition: int, start: Start, tell: Tell
 ) -> int | datetime | Word:
-    """Give the place as a consumer knows it: one that is there, so that no loss is told for it."""
+    """Return an existing start for a consumer, so that it reports no loss before it."""
     if not isinstance(start, Newest | int):
         return start
     end = _find_end(client, topic, partition)
@@ -168,7 +168,7 @@ def _find_end(client: Client, topic: TopicName, partition: int) -> int:
     except RefusedByServer as error:
         if error.code != Code.CANNOT_READ_MESSAGE:
             raise
-        # There is a newest message, if a damaged one: behind the end nothing is read.
+        # The newest message is damaged: poll after the end, where nothing is read.
         return client.poll(topic, partition, start=OFFSET_MAX, count=1).current_offset + 1
     return newest.current_offset + 1 if len(newest) or newest.current_offset else 0
 

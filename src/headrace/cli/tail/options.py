@@ -1,4 +1,4 @@
-"""What `headrace tail` was asked for: its options, checked, all that is wrong told at once."""
+"""The options of `headrace tail`, checked; all problems are reported at once."""
 
 import codecs
 from collections.abc import Callable
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Given(TypedDict):
-    """The options as click gives them; None where one was not given."""
+    """The options from click; None if one was not given."""
 
     start: str | None
     partition: int | None
@@ -38,7 +38,7 @@ class Given(TypedDict):
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the user has asked for, checked."""
+    """The checked options of the user."""
 
     topic: TopicName
     start: Start
@@ -53,18 +53,18 @@ class Wanted:
 
     @property
     def is_searched(self) -> bool:
-        """Whether the newest messages that match are wanted, wherever they are in the topic.
+        """Whether to show the newest messages that match, wherever they are in the topic.
 
-        A named consumer is shown what comes behind its stored offset instead, and skips nothing.
+        A named consumer instead gets the messages after its stored offset, and skips none.
         """
         return isinstance(self.start, Newest) and bool(self.filters) and self.consumer is None
 
 
 def read_wanted(topic: TopicName, given: Given, *, is_terminal: bool) -> Wanted:
-    """Check what was given.
+    """Return the checked options.
 
     Raises:
-        click.UsageError: Some of it is wrong.
+        click.UsageError: An option is wrong.
     """
     problems: list[str] = []
     default = START_DEFAULT if given["group"] is None else GROUP_START_DEFAULT
@@ -97,7 +97,7 @@ def read_wanted(topic: TopicName, given: Given, *, is_terminal: bool) -> Wanted:
 
 
 def _problems(given: Given, start: Start | None, columns: tuple[str, ...]) -> list[str]:
-    """Say what does not go together."""
+    """Return the options that contradict each other."""
     problems = []
     wrong = [name for name in columns if name not in COLUMNS]
     if wrong:

@@ -1,4 +1,4 @@
-"""What `headrace tail` does: partitions to one flow of messages, messages to bytes on stdout.
+"""Runs `headrace tail`: merges partitions into one sequence and writes it to stdout.
 
 Loaded by name when the command runs.
 """
@@ -32,14 +32,14 @@ COUNT_MAX = 1 << 62
 IDLE_SECONDS_MIN = 0.001
 IDLE_SECONDS_MAX = 0.1
 PARTITIONS_SECONDS = 5.0  # how old the list of partitions may get
-BAR_MESSAGES_MIN = 1_000  # what is done at once needs no bar
+BAR_MESSAGES_MIN = 1_000  # fewer messages need no bar
 
 
 def tail(client: Client, topic: TopicName, given: Given) -> None:
-    """Show messages of a topic, and go on if they are to be followed.
+    """Show messages of a topic, and follow it if asked to.
 
     Raises:
-        click.UsageError: What was given is wrong.
+        click.UsageError: An option is wrong.
     """
     wanted = read_wanted(topic, given, is_terminal=sys.stdout.isatty())
     shown = _Shown(wanted, sys.stdout.buffer)
@@ -70,20 +70,21 @@ def _show_runs(reading: "_Reading", shown: "_Shown", wanted: Wanted) -> None:
 
 
 def _has_bar(wanted: Wanted) -> bool:
-    """Whether it is long, its end is known, and nobody else writes to the terminal meanwhile.
+    """Whether the output is long, its end is known, and stdout is a file.
 
-    Messages on the terminal show that it goes on; whoever reads a pipe may write there, too.
+    Messages on a terminal show the progress themselves, and the reader of a pipe may write to the
+    terminal.
     """
     if wanted.count is None or wanted.count < BAR_MESSAGES_MIN:
         return False
     try:
         return stat.S_ISREG(os.fstat(sys.stdout.fileno()).st_mode)
-    except (OSError, ValueError):  # Somebody in this process took its place.
+    except (OSError, ValueError):  # stdout was replaced within this process.
         return False
 
 
 def _newest(lanes: list[Lane], count: int, filters: list[Filter]) -> list[Message]:
-    """Return the newest messages of all lanes that pass; each lane has read to its end then."""
+    """Return the newest messages of all lanes that pass; this reads each lane to its end."""
     newest: deque[Message] = deque(maxlen=count)
     for run in merge(lanes, lambda: COUNT_MAX):
         if filters:
@@ -106,11 +107,11 @@ class _Shown:
 
     @property
     def count(self) -> int:
-        """How many messages were shown."""
+        """The number of messages shown."""
         return self._most - self._left
 
     def left(self) -> int:
-        """How many messages may still be shown."""
+        """Return how many more messages may be shown."""
         return self._left
 
     def show(self, run: Run) -> None:
@@ -134,17 +135,17 @@ class _Shown:
         self._left -= len(messages)
 
     def flush(self) -> None:
-        """Have what was shown leave."""
+        """Flush the output."""
         self._out.flush()
 
     def end(self) -> None:
-        """Write what stands behind the last message."""
+        """Write the bytes after the last message."""
         self._out.write(self._writer.end())
         self._out.flush()
 
 
 class _Reading:
-    """The lanes of a topic, and the waiting between their messages."""
+    """The lanes of a topic, and the waiting between messages."""
 
     def __init__(self, client: Client, wanted: Wanted) -> None:
         self._client = client
@@ -165,7 +166,7 @@ class _Reading:
             self._known = numbers
 
     def runs(self, shown: _Shown) -> Iterator[Run]:
-        """Give what there is, in order; when following, what comes as well."""
+        """Yield the existing messages in order; when following, also new ones."""
         idle = IDLE_SECONDS_MIN
         while True:
             is_empty = True
@@ -180,7 +181,7 @@ class _Reading:
             self._look_for_partitions()
 
     def close(self, *, is_done: bool) -> None:
-        """Store how far consumers are, and leave the group; an error before is what counts."""
+        """Store offsets and leave the group; an earlier error takes precedence."""
         for lane in self.lanes:
             try:
                 self._close(lane)
@@ -191,7 +192,7 @@ class _Reading:
     def _close(self, lane: Lane) -> None:
         has_offset = self._wanted.consumer is not None or self._wanted.group is not None
         if not lane.is_shown and lane.shown is not None and has_offset:
-            lane.consumer.commit(lane.shown)  # Of what was read last only a part has left.
+            lane.consumer.commit(lane.shown)  # Only a part of the last poll was shown.
         lane.consumer.close(is_clean=lane.is_shown)
 
     def _open_group(self) -> Lane:
@@ -212,7 +213,7 @@ class _Reading:
         return [each.id for each in self._client.get_topic(self._wanted.topic).partitions]
 
     def _look_for_partitions(self) -> None:
-        """Take up partitions that were made since: all of them is new."""
+        """Add partitions that were created since, from their first message on."""
         is_fixed = self._wanted.partition is not None or self._wanted.group is not None
         if is_fixed or time.monotonic() - self._asked < PARTITIONS_SECONDS:
             return
@@ -224,5 +225,5 @@ class _Reading:
 
 
 def _tell(words: str) -> None:
-    """Say what is not data: a range that is gone, a partition that is shorter."""
+    """Report on stderr what is not data: a missing range, or a partition that was reset."""
     click.echo(words, err=True)

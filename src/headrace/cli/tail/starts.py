@@ -1,12 +1,12 @@
-"""Where to begin to read: what `--from` can say.
+"""Where to start reading: the forms of `--from`.
 
 ```
-earliest                the oldest message that there is
-latest                  nothing that is there yet
+earliest                the oldest message
+latest                  only new messages
 end-10                  the newest 10 of all partitions together
 4711                    this offset, of each partition
-2026-01-31T12:00Z       this time; without a zone it is the user's own
--15min                  so long ago
+2026-01-31T12:00Z       this time; without a zone in local time
+-15min                  this long ago
 ```
 """
 
@@ -24,7 +24,7 @@ WORDS: dict[str, Word] = {"earliest": "earliest", "latest": "latest"}
 
 @dataclass(frozen=True)
 class Newest:
-    """The newest so many messages."""
+    """The newest `count` messages."""
 
     count: int
 
@@ -33,10 +33,10 @@ Start: TypeAlias = Word | Newest | int | datetime
 
 
 def parse_start(text: str) -> Start:
-    """Read where to begin.
+    """Return the start for a text.
 
     Raises:
-        ValueError: It is no such place.
+        ValueError: It is not a start.
     """
     if text in WORDS:
         return WORDS[text]
@@ -55,10 +55,10 @@ def parse_start(text: str) -> Start:
 
 
 def parse_time(text: str) -> datetime:
-    """Read a time; without a zone it is the user's own.
+    """Return the time for a text; without a zone it is local time.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is not a time.
     """
     read = datetime.fromisoformat(text)
     return read if read.tzinfo else read.astimezone()
