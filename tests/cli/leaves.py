@@ -461,7 +461,7 @@ LEAVES = {
         },
         "ada --global read_strems,p_msg,fly",
         Exit.USAGE,
-        "read_strems, fly: no permission for everywhere; did you mean read_streams?",
+        "read_strems, fly: not a permission everywhere; did you mean read_streams?",
     ),
     "pat list": Leaf(
         "",

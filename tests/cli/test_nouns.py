@@ -219,10 +219,11 @@ def test_permissions_hold_where_they_were_given(
     [
         (["--stream", "nothing:p_msg"], Exit.NOT_FOUND, "stream id not found"),
         (["--stream", "shop#nothing:p_msg"], Exit.NOT_FOUND, "topic id not found"),
-        (["--stream", "shop:m_srv"], Exit.USAGE, "m_srv: no permission for the stream shop"),
-        (["--stream", "shop#orders:r_str"], Exit.USAGE, "for the topic shop/orders"),
+        (["--stream", "shop:m_srv"], Exit.USAGE, "in the stream shop; did you mean manage_stream?"),
+        (["--stream", "shop:xyzzy"], Exit.USAGE, "not a permission in the stream shop. There are"),
+        (["--stream", "shop#orders:r_str"], Exit.USAGE, "in the topic shop/orders"),
         (["--stream", "shop:p_msg", "--stream", "shop:s_msg"], Exit.USAGE, "given twice"),
-        (["--stream", "shop#orders#orders"], Exit.USAGE, "stand twice"),
+        (["--stream", "shop#orders#orders"], Exit.USAGE, "given twice in"),
     ],
 )
 def test_permissions_that_cannot_be(

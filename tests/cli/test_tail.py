@@ -107,7 +107,11 @@ def test_columns_and_json(orders: headrace.Client, terminal: Terminal) -> None:
         ("shop/orders --from then", Exit.USAGE, "is no place to begin"),
         ("shop/orders --filter /(/", Exit.USAGE, "is no regular expression"),
         ("shop/orders --show key", Exit.USAGE, "--show: key is none of partition, offset"),
-        ("shop/orders --group g --partition 1", Exit.USAGE, "it deals partitions out"),
+        (
+            "shop/orders --group g --partition 1",
+            Exit.USAGE,
+            "not allowed with --consumer",
+        ),
         ("shop/orders --group g --from 7", Exit.USAGE, "a group begins at earliest, latest"),
         ("shop/orders --address 127.0.0.1:1", Exit.UNAVAILABLE, "cannot be reached"),
     ],

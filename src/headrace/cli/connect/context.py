@@ -32,7 +32,7 @@ MASK = "***"
 
 @click.group(cls=Noun, short_help="Named nodes, and which one is meant.")
 def context() -> None:
-    """Named nodes and who one is there. The current one serves where no flag says otherwise."""
+    """Named nodes with their credentials. Commands use the current one unless flags override it."""
 
 
 @context.command("list", short_help="List all contexts.")
@@ -68,13 +68,13 @@ def show_context(name: str | None) -> Record:
 @context.command("create", short_help="Create a context.")
 @click.argument("name")
 @click.option("--address", metavar="HOST:PORT", help="Its node. [127.0.0.1:8090]")
-@click.option("--username", metavar="NAME", help="Who logs in there.")
+@click.option("--username", metavar="NAME", help="The user to log in as.")
 @click.option("--password", metavar="TEXT", help="Its password; - asks for it.")
 @click.option("--token", metavar="TOKEN", help="A personal access token; - asks for it.")
 @click.option("--use", is_flag=True, help="Make it the current one.")
 @with_output
 def create_context(name: str, use: bool, **given: str | None) -> Record:  # noqa: FBT001 - as click gives it
-    """Create a context and show it. What it is to hold in secret is better asked for than typed.
+    """Create a context and show it. Give secrets as -, so that they are asked for, not typed here.
 
     Example: headrace context create prod --address 10.0.0.7:8090 --username ada --password -
     """
@@ -110,7 +110,7 @@ def use_context(name: str) -> Done:
 @with_yes
 @with_output
 def delete_context(name: str, be_sure: Sure) -> Done:
-    """Delete a context with its secrets. A login of it goes on until it expires: log out first.
+    """Delete a context with its secrets. Its login stays valid until it expires: log out first.
 
     Example: headrace context delete prod --yes
     """

@@ -72,7 +72,7 @@ def login(client: Client, expiry: str) -> Done:
 
 
 @click.command(short_help="Forget the login, here and there.")
-@click.option("--local", is_flag=True, help="Only forget it here; its token lives on.")
+@click.option("--local", is_flag=True, help="Only remove it here; the token stays valid.")
 @with_output
 def logout(local: bool) -> Done:  # noqa: FBT001 - as click gives it
     """Revoke the token of the current context's login and forget it.

@@ -54,11 +54,17 @@ def connection_options(command: F) -> F:
     """Add the options for the node and the login."""
     for option in (
         click.option("--timeout", metavar="TIME", default="30 s", help="Longest wait. [30 s]"),
-        click.option("--token", metavar="TOKEN", help="A personal access token, instead of both."),
+        click.option(
+            "--token",
+            metavar="TOKEN",
+            help="A personal access token, instead of name and password.",
+        ),
         click.option(
             "--password", metavar="TEXT", help="Its password; - asks for it. [HEADRACE_PASSWORD]"
         ),
-        click.option("--username", metavar="NAME", help="Who logs in. [HEADRACE_USERNAME]"),
+        click.option(
+            "--username", metavar="NAME", help="The user to log in as. [HEADRACE_USERNAME]"
+        ),
         click.option(
             "--address",
             metavar="HOST:PORT",

@@ -63,10 +63,10 @@ def show_config(
 @_profile_option
 @output_option
 def check_config(*, file: Path, profile: str, output: str) -> int:
-    """Check FILE alone, without environment and flags, and name everything that is wrong with it.
+    """Check FILE alone, without environment and flags, and list all its problems.
 
-    Each problem comes with the key, its value, what is allowed, and for an unknown key the one
-    that is most like it. Ends with 2 if there are any.
+    Each problem names the key, its value and what is allowed; for an unknown key, the most similar
+    one. Ends with 2 if there are any.
 
     Example: headrace config check node.toml
     """

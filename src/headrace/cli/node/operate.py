@@ -32,15 +32,16 @@ def node() -> None:
 def accept_time(client: Client, be_sure: Sure) -> Done:
     """Have the node go by its clock again, after a leap or a long downtime.
 
-    A clock that is suddenly far ahead is not believed, so that it deletes nothing. If it is right,
-    say so: what has expired by it is then deleted. A time is never set back.
+    A clock that is suddenly far ahead is not trusted, so that it deletes nothing. If it is right,
+    this command makes the node accept it: expired messages are then deleted. A time is never set
+    back.
 
     Example: headrace node accept-time --yes
     """
     counted = importlib.import_module(COUNTERS_MODULE).ask_counters(client)
     values = {each.name: each.value for each in counted.counters} if counted else {}
     if "time.clock" not in values:
-        raise CommandError("this server cannot be told to accept a time")
+        raise CommandError("this server does not support accept-time")
     clock, believed = values["time.clock"], values["time.believed"]
     if clock <= believed:
         return Done(

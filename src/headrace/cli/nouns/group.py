@@ -105,10 +105,10 @@ def delete_group(client: Client, topic: TopicName, group: Identifier, be_sure: S
 @with_output
 @with_client
 def join_group(client: Client, topic: TopicName, group: Identifier, span: str) -> Record:
-    """Become a member of a group, stay for a while, leave, and show what was dealt.
+    """Become a member of a group, stay for a while, leave, and show the assigned partitions.
 
     A member is a connection, so the membership ends with the command. Nothing is read: the
-    partitions that are dealt to this member wait until it leaves.
+    partitions that are assigned to this member are not read until it leaves.
 
     Example: headrace group join shop/orders billing --for "30 s"
     """

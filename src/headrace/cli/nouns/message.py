@@ -36,8 +36,8 @@ def message() -> None:
 @message.command("send", short_help="Send messages to a topic as one batch.")
 @topic_argument
 @click.argument("messages", nargs=-1, required=True)
-@click.option("--partition", type=click.IntRange(min=0), help="Where to. [balanced]")
-@click.option("--key", help="What decides the partition: equal keys go to the same one.")
+@click.option("--partition", type=click.IntRange(min=0), help="The partition. [balanced]")
+@click.option("--key", help="The key decides the partition: equal keys go to the same one.")
 @click.option(
     "--header",
     "headers",
@@ -56,7 +56,7 @@ def send_messages(
     key: str | None,
     headers: dict[str, str],
 ) -> Record:
-    """Send messages to a topic as one batch, and show where it lies.
+    """Send messages to a topic as one batch, and show where it is stored.
 
     Example: headrace message send shop/orders "one order" "another" --key ada
     """
@@ -78,9 +78,9 @@ def send_messages(
 @click.argument("partition", type=click.IntRange(min=0), default=0)
 @click.option("--offset", type=click.IntRange(min=0), help="Begin at this offset.")
 @click.option("--time", "moment", metavar="TIME", help="Begin at this time: 2026-01-31T12:00Z.")
-@click.option("--first", is_flag=True, help="Begin at the oldest message; so it is by default.")
+@click.option("--first", is_flag=True, help="Begin at the oldest message, as by default.")
 @click.option("--last", is_flag=True, help="The newest messages.")
-@click.option("--next", "is_next", is_flag=True, help="Begin behind the stored offset.")
+@click.option("--next", "is_next", is_flag=True, help="Begin after the stored offset.")
 @click.option("--count", type=click.IntRange(1, COUNT_MAX), default=10, help="At most. [10]")
 @click.option("--consumer", callback=read_identifier, metavar="NAME", help="Who reads.")
 @click.option("--commit", is_flag=True, help="Store the last offset for the consumer.")
@@ -116,9 +116,9 @@ def poll_messages(
 @with_output
 @with_client
 def flush_messages(client: Client, topic: TopicName, partition: int, sync: bool) -> Done:  # noqa: FBT001 - as click gives it
-    """Have what a partition has in memory written to its segment.
+    """Write the messages that a partition has in memory to its segment.
 
-    It is never needed to be safe: what was confirmed is durable.
+    This is never needed for safety: confirmed messages are durable.
 
     Example: headrace message flush shop/orders 0 --sync
     """

@@ -33,7 +33,7 @@ OFFSET_MAX = (1 << 64) - 1
 def offset() -> None:
     """Offsets: how far consumers and groups have read.
 
-    Stored is the offset of the last message that was done with; reading goes on behind it.
+    The stored offset is that of the last processed message; reading continues after it.
     """
 
 
@@ -92,9 +92,9 @@ def get_offset(
 def set_offset(
     client: Client, topic: TopicName, partition: int, offset: int, reader: dict[str, Identifier]
 ) -> Done:
-    """Store the offset of the last message that a consumer or a group is done with.
+    """Store the offset of the last message that a consumer or a group has processed.
 
-    It may go back, and then messages are read again.
+    A lower offset than before makes it read messages again.
 
     Example: headrace offset set shop/orders 0 41 --group billing
     """

@@ -39,7 +39,7 @@ def list_tokens(client: Client) -> Rows:
 @with_output
 @with_client
 def create_token(client: Client, name: str, expiry: str | None) -> Record:
-    """Make a token and show its secret, which is told this once.
+    """Make a token and show its secret, which is never shown again.
 
     Example: headrace pat create laptop --expiry "30 days"
     """

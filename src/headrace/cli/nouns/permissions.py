@@ -87,11 +87,11 @@ def _read_stream(client: Client, text: str) -> StreamPermissions:
     name, _, listed = first.partition(":")
     stream = parse_identifier(name)
     known = StreamPermissions.__struct_fields__[1:-1]
-    flags = _read_flags(listed, known, f"the stream {stream}")
+    flags = _read_flags(listed, known, f"in the stream {stream}")
     topics = [_read_topic(client, stream, each) for each in rest]
     ids = [each.topic_id for each in topics]
     if len(dict.fromkeys(ids)) != len(ids):
-        raise ValueError(f"permissions of one topic stand twice in {text!r}")
+        raise ValueError(f"permissions of one topic are given twice in {text!r}")
     return StreamPermissions(
         stream_id=client.get_stream(stream).stream.id,
         topics=tuple(sorted(topics, key=lambda each: each.topic_id)),
@@ -103,7 +103,7 @@ def _read_topic(client: Client, stream: int | str, text: str) -> TopicPermission
     name, _, listed = text.partition(":")
     topic = parse_identifier(name)
     known = TopicPermissions.__struct_fields__[1:]
-    flags = _read_flags(listed, known, f"the topic {stream}/{topic}")
+    flags = _read_flags(listed, known, f"in the topic {stream}/{topic}")
     return TopicPermissions(topic_id=client.get_topic((stream, topic)).topic.id, **flags)
 
 
@@ -116,9 +116,9 @@ def _read_flags(listed: str, known: Sequence[str], where: str) -> dict[str, bool
         near = dict.fromkeys(
             names[close] for word in wrong for close in get_close_matches(word, names, n=1)
         )
-        meant = f"; did you mean {', '.join(near)}?" if near else ""
+        meant = f"; did you mean {', '.join(near)}?" if near else "."
         raise ValueError(
-            f"{', '.join(wrong)}: no permission for {where}{meant} There are {', '.join(known)}"
+            f"{', '.join(wrong)}: not a permission {where}{meant} There are {', '.join(known)}"
         )
     return {names[word]: True for word in words}
 

@@ -78,7 +78,7 @@ def create_stream(client: Client, name: str) -> Record:
 @with_output
 @with_client
 def update_stream(client: Client, stream: Identifier, name: str) -> Done:
-    """Give a stream another name.
+    """Rename a stream.
 
     Example: headrace stream update shop store
     """

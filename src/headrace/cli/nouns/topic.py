@@ -93,7 +93,7 @@ def create_topic(
 def update_topic(
     client: Client, topic: TopicName, name: str | None, settings: Mapping[str, str]
 ) -> Done:
-    """Give a topic another name, or other values for the options that are named.
+    """Rename a topic, or change the given options.
 
     Example: headrace topic update shop/orders --name sales --max-size "10 GiB"
     """

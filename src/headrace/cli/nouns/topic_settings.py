@@ -18,8 +18,8 @@ _NAMED = {"expiry": "message_expiry", "max_size": "max_topic_size", "durability"
 def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the flags; the command gets their values as `settings`, from key to text."""
 
-    @click.option("--expiry", metavar="TIME", help='When messages may go: "7 days", never.')
-    @click.option("--max-size", metavar="SIZE", help='What to keep: "10 GiB", unlimited.')
+    @click.option("--expiry", metavar="TIME", help='How long to keep messages: "7 days", never.')
+    @click.option("--max-size", metavar="SIZE", help='How much to keep: "10 GiB", unlimited.')
     @click.option("--durability", metavar="CLASS", help="persisted or replicated.")
     @click.option(
         "--option",

@@ -120,7 +120,7 @@ def delete_user(client: Client, user: Identifier, be_sure: Sure) -> Done:
 @with_output
 @with_client
 def name_user(client: Client, user: Identifier, name: str) -> Done:
-    """Give a user another name.
+    """Rename a user.
 
     Example: headrace user name ada grace
     """
@@ -166,7 +166,7 @@ def change_password(client: Client, user: Identifier, current: str | None, new: 
 def set_permissions(
     client: Client, user: Identifier, everywhere: str | None, streams: tuple[str, ...]
 ) -> Done:
-    """Replace all that a user may do; without flags it may do nothing any more.
+    """Replace all permissions of a user; without flags they are removed.
 
     Example: headrace user permissions ada --stream "shop:read_stream#orders:poll_messages"
     """

@@ -33,8 +33,8 @@ PASSED = ("file", "key", "key_field", "headers", "on_error", "rate", "is_create"
     help="Read a file instead of the input.",
 )
 @click.option("--delimiter", metavar="TEXT", help=r"Between lines [\n], between CSV fields [,].")
-@click.option("--key", help="What decides the partition, of all messages alike.")
-@click.option("--key-field", metavar="PATH", help="The field that is the key: customer.id.")
+@click.option("--key", help="The key of all messages; it decides the partition.")
+@click.option("--key-field", metavar="PATH", help="The field with the key: customer.id.")
 @click.option(
     "--header",
     "headers",
@@ -43,9 +43,9 @@ PASSED = ("file", "key", "key_field", "headers", "on_error", "rate", "is_create"
     callback=read_pairs,
     help="A header of each message; may be given more than once.",
 )
-@click.option("--partition", type=click.IntRange(min=0), help="Where to. [balanced]")
+@click.option("--partition", type=click.IntRange(min=0), help="The partition. [balanced]")
 @click.option(
-    "--batch", type=click.IntRange(1, 100_000), default=1000, help="At most at once. [1000]"
+    "--batch", type=click.IntRange(1, 100_000), default=1000, help="Messages per batch. [1000]"
 )
 @click.option("--linger", metavar="TIME", default="5 ms", help="How long to wait for more. [5 ms]")
 @click.option("--rate", type=click.IntRange(min=1), help="Messages per second, at most.")
@@ -53,7 +53,7 @@ PASSED = ("file", "key", "key_field", "headers", "on_error", "rate", "is_create"
     "--on-error",
     type=click.Choice(["stop", "skip"]),
     default="stop",
-    help="What a bad line does. [stop]",
+    help="What to do with a bad line. [stop]",
 )
 @click.option(
     "--create/--no-create",
@@ -70,11 +70,11 @@ def produce(client: Client, topic: TopicName, **given: Any) -> Done:  # noqa: AN
     """Send each line of the input to a topic, and wait until all are confirmed.
 
     --format jsonl checks that every line is JSON; csv makes a JSON object of texts of every row,
-    with the names in the first row. A bad line ends it, or is left out with --on-error skip. Empty
-    lines are left out.
+    with the names in the first row. A bad line stops the command, or is skipped with --on-error
+    skip. Empty lines are skipped.
 
     A topic that is missing is created, with its stream, at a node that was started by `headrace
-    dev`, or with --create. Ctrl-C sends what was read, and says how much.
+    dev`, or with --create. Ctrl-C sends the lines read so far, and reports their number.
 
     Example: seq 1000 | headrace produce shop/orders
     """

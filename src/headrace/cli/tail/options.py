@@ -104,7 +104,7 @@ def _problems(given: Given, start: Start | None, columns: tuple[str, ...]) -> li
         problems.append(f"--show: {', '.join(wrong)} is none of {', '.join(COLUMNS)}")
     if given["group"] is not None:
         if given["consumer"] is not None or given["partition"] is not None:
-            problems.append("--group: it deals partitions out; give no --consumer, no --partition")
+            problems.append("--group: not allowed with --consumer or --partition")
         if isinstance(start, int | Newest):
             problems.append("--from: a group begins at earliest, latest or a time")
     return problems
