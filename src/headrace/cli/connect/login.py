@@ -16,7 +16,7 @@ import click
 from headrace.cli.connect.contexts import Context, load_contexts, save_contexts
 from headrace.cli.connect.target import (
     ADDRESS_VARIABLE,
-    DIALLING_MODULE,
+    DIAL_MODULE,
     naming_context,
     with_client,
 )
@@ -103,9 +103,9 @@ def logout(local: bool) -> Done:  # noqa: FBT001 - as click gives it
 
 def _revoke(found: Context) -> bool:
     """Revoke the token; return whether it was still valid."""
-    dialling = importlib.import_module(DIALLING_MODULE)
+    opener = importlib.import_module(DIAL_MODULE)
     try:
-        with dialling.dial(found.address, {"token": found.token}, REVOKE_TIMEOUT, {}) as client:
+        with opener.dial(found.address, {"token": found.token}, REVOKE_TIMEOUT, {}) as client:
             client.delete_token(found.token_name)
     except CommandError as error:
         if error.code in (Exit.AUTH, Exit.NOT_FOUND):

@@ -44,7 +44,7 @@ CREDENTIALS = {
 }
 # Loaded when a command runs; its help page needs neither.
 CONTEXTS_MODULE = "headrace.cli.connect.contexts"
-DIALLING_MODULE = "headrace.cli.connect.dial"
+DIAL_MODULE = "headrace.cli.connect.dial"
 ASK = "-"  # prompt for the password
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -90,10 +90,10 @@ def with_client(command: Callable[..., Any]) -> Callable[..., Any]:
         given = {name: text for name, text in flags.items() if text is not None}
         environment = complete(os.environ, address, is_named=bool(given))
         credentials = _ask_password(given, environment)
-        dialling = importlib.import_module(DIALLING_MODULE)  # loads the client
+        opener = importlib.import_module(DIAL_MODULE)  # loads the client
         with (
             naming_context(os.environ, address),
-            dialling.dial(address, credentials, timeout, environment) as client,
+            opener.dial(address, credentials, timeout, environment) as client,
         ):
             return command(client=client, **rest)
 

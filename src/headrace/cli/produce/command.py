@@ -16,7 +16,7 @@ from headrace.cli.show.output import Done, with_output
 if TYPE_CHECKING:
     from headrace.client.sync.client import Client
 
-PRODUCING_MODULE = "headrace.cli.produce.run"  # loads the client's producer
+RUN_MODULE = "headrace.cli.produce.run"  # loads the client's producer
 FORMATS = ("lines", "jsonl", "csv")
 DELIMITERS = {"lines": "\n", "csv": ","}
 PASSED = ("file", "key", "key_field", "headers", "on_error", "rate", "is_create", "partitions")
@@ -79,18 +79,18 @@ def produce(client: Client, topic: TopicName, **given: Any) -> Done:  # noqa: AN
     Example: seq 1000 | headrace produce shop/orders
     """
     _check(given)
-    producing = importlib.import_module(PRODUCING_MODULE)
+    runner = importlib.import_module(RUN_MODULE)
     options = {name: given[name] for name in ("batch", "linger")}
     if given["partition"] is not None:
         options["partitioning"] = given["partition"]
-    wanted = producing.Wanted(
+    wanted = runner.Wanted(
         topic=topic,
         format=given["form"],
         delimiter=_plain(given["delimiter"] or DELIMITERS.get(given["form"], "")),
         options=options,
         **{name: given[name] for name in PASSED},
     )
-    done: Done = producing.produce(client, wanted)
+    done: Done = runner.produce(client, wanted)
     return done
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from headrace.cli.tail.options import Given
     from headrace.client.sync.client import Client
 
-TAILING_MODULE = "headrace.cli.tail.run"  # loaded when the command runs
+RUN_MODULE = "headrace.cli.tail.run"  # loaded when the command runs
 
 
 @click.command(short_help="Show the messages of a topic, and follow it.")
@@ -54,4 +54,4 @@ def tail(client: Client, topic: TopicName, **given: Unpack[Given]) -> None:
 
     Example: headrace tail shop/orders -f --from -1h --filter .customer=ada
     """
-    importlib.import_module(TAILING_MODULE).tail(client, topic, given)
+    importlib.import_module(RUN_MODULE).tail(client, topic, given)
