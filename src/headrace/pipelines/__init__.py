@@ -1,4 +1,4 @@
-"""Declared jobs: topic, then SQL or DataFrame code on Spark, then sink."""
+"""Declared jobs: a topic, then SQL or DataFrame code on Spark, then a sink."""
 
 from headrace.pipelines.files import pipeline
 

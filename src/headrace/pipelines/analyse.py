@@ -1,7 +1,7 @@
-"""Lets Spark look at the SQL and the functions of jobs, without running them.
+"""Lets Spark analyse the SQL and the functions of jobs, without running them.
 
-It sees names, types and whether the result has the columns of an existing table. What it sees only
-when a query starts, such as an aggregation that needs a watermark, is not seen here.
+Spark checks names, types and whether the result has the columns of an existing table. It does not
+check what fails only when a query starts, such as an aggregation without a watermark.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from headrace.pipelines.transform import NoRowsError, build_dead_letters, build_
 
 
 def analyse(jobs: JobFile, pipelines: list[Pipeline]) -> Iterator[Finding]:
-    """Give what Spark says of each job: the columns that it gives, or what is wrong."""
+    """Return Spark's analysis of each job: its result columns, or what is wrong."""
     spark = open_session(jobs, jobs.master)
     try:
         for pipeline in pipelines:

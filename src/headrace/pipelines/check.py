@@ -1,6 +1,6 @@
-"""Validates a job without running it, and says what could not be validated.
+"""Validates a job without running it, and reports what could not be validated.
 
-Each finding is a line: what was looked at, and whether it is right, wrong, or was not looked at.
+Each finding is a line: the subject, and whether it is right, wrong, or was not checked.
 """
 
 import importlib.util
@@ -24,7 +24,7 @@ _ANSWER_TIMEOUT = "3 s"
 
 
 class Verdict(StrEnum):
-    """What is said of one thing."""
+    """The result for one subject."""
 
     RIGHT = "ok"
     WRONG = "wrong"
@@ -33,7 +33,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at."""
+    """One checked subject."""
 
     what: str
     verdict: Verdict
@@ -44,7 +44,7 @@ class Finding:
 
 
 def check_pipeline(pipeline: Pipeline) -> Iterator[Finding]:
-    """Give what can be found out about a job without Spark; its declaration is right already."""
+    """Return what can be checked of a job without Spark; its declaration is already valid."""
     yield Finding(f"{pipeline.name}: declaration", Verdict.RIGHT)
     for what, sink in (("sink", pipeline.sink), ("dead_letters", pipeline.dead_letters)):
         if sink is not None:
@@ -65,7 +65,7 @@ def _check_sink(what: str, sink: Sink) -> Iterator[Finding]:
 
 
 def _check_folder(what: str, folder: Path) -> Finding:
-    """A folder that is not there is made by the run, in the nearest that is."""
+    """Check that the run can create the folder, if it does not exist."""
     nearest = folder.resolve()
     while not nearest.exists():
         nearest = nearest.parent

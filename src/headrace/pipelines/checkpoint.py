@@ -1,10 +1,10 @@
-"""The checkpoint folder of a job: who runs it, and how far its queries have come.
+"""The checkpoint folder of a job: which process runs it, and the progress of its queries.
 
 ```
-lock            held by the process that runs the job; names it and its JVM
+lock            held by the process that runs the job; contains its id and its JVM's
 query/          Spark's checkpoint of the job
 dead-letters/   Spark's checkpoint of its dead letters
-progress.json   the last batch of both, as `show` prints it
+progress.json   the last batch of each, as `show` prints it
 ```
 
 Flow: checkpoint.
@@ -35,9 +35,9 @@ class RunningError(Exception):
 
 @dataclass(frozen=True)
 class QueryState:
-    """How far a query has come, as its checkpoint says.
+    """The progress of a query according to its checkpoint.
 
-    A batch that is planned but not committed is done again, with the same rows, by the next run.
+    A batch that is planned but not committed is repeated, with the same rows, by the next run.
     """
 
     query: str
@@ -47,14 +47,14 @@ class QueryState:
 
 
 class Lock:
-    """The right to run a job, until the process ends."""
+    """The right to run a job until the process ends."""
 
     def __init__(self, file: Path, descriptor: int) -> None:
         self._file = file
         self._descriptor = descriptor
 
     def name_processes(self, *pids: int) -> None:
-        """Say which processes write for this job: a next run waits for the end of all of them."""
+        """Record the processes that write for this job: the next run waits until all have ended."""
         text = json.dumps([[pid, _started_at(pid)] for pid in pids])
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, text.encode(), 0)
@@ -62,10 +62,10 @@ class Lock:
 
 @contextmanager
 def hold(checkpoint: Path) -> Iterator[Lock]:
-    """Hold the right to run the job of a checkpoint folder.
+    """Acquire the lock of a checkpoint folder.
 
     Raises:
-        RunningError: Another process has it.
+        RunningError: Another process holds it.
     """
     checkpoint.mkdir(parents=True, exist_ok=True)
     file = checkpoint / LOCK
@@ -82,16 +82,16 @@ def hold(checkpoint: Path) -> Iterator[Lock]:
         try:
             yield lock
         finally:
-            lock.name_processes()  # whoever gets here has stopped what wrote
+            lock.name_processes()  # no process writes any more at this point
     finally:
         os.close(descriptor)
 
 
 def read_state(checkpoint: Path) -> QueryState | None:
-    """Give how far a query has come; None if it never began.
+    """Return the progress of a query; None if it never began.
 
     Raises:
-        ValueError: The folder is no checkpoint of Spark, or damaged.
+        ValueError: The folder is not a checkpoint of Spark, or is damaged.
     """
     metadata = checkpoint / "metadata"
     if not metadata.exists():
@@ -106,14 +106,14 @@ def read_state(checkpoint: Path) -> QueryState | None:
 
 
 def write_progress(checkpoint: Path, progress: dict[str, Any]) -> None:
-    """Keep the last progress for `show`; a reader sees the old text or the new."""
+    """Store the last progress for `show`; a reader sees the old or the new text, no mix."""
     new = checkpoint / f"{PROGRESS}.new"
     new.write_text(json.dumps(progress))
     new.replace(checkpoint / PROGRESS)
 
 
 def read_progress(checkpoint: Path) -> dict[str, Any]:
-    """Give the last progress that was kept, if any."""
+    """Return the stored progress, if there is some."""
     try:
         kept: dict[str, Any] = json.loads((checkpoint / PROGRESS).read_text())
     except FileNotFoundError:
@@ -134,7 +134,7 @@ def _read_processes(file: Path) -> list[tuple[int, str]]:
 def _wait_ended(file: Path) -> None:
     """Wait for the JVM of a run whose driver was killed: it notices a moment later.
 
-    Until then it may still commit a batch, and what it writes must not be taken for left-overs.
+    Until then it may still commit a batch, and its files must not be removed as leftovers.
     """
     deadline = time.monotonic() + JVM_END_SECONDS_MAX
     for pid, start in _read_processes(file):
@@ -145,7 +145,7 @@ def _wait_ended(file: Path) -> None:
 
 
 def _started_at(pid: int) -> str:
-    """Give when a process began, which tells it from a later one of its number; "" if it ended."""
+    """Return the start time of a process, which with the id identifies it; "" if it ended."""
     with suppress(FileNotFoundError, ProcessLookupError):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return "" if fields[0] == "Z" else fields[19]

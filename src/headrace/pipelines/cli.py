@@ -1,6 +1,6 @@
 """`headrace pipeline`: run, list, show and check declared jobs.
 
-Loaded by name. Spark is loaded only by what runs it.
+Loaded by name. Spark is loaded only by commands that run it.
 """
 
 import importlib
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from headrace.pipelines.declared import JobFile, Pipeline
     from headrace.pipelines.run import Followed
 
-FAILED, USAGE, NOT_FOUND = 1, 2, 3  # as every command ends
+FAILED, USAGE, NOT_FOUND = 1, 2, 3  # the exit codes of all commands
 
 
 class PipelineCommandError(click.ClickException):
-    """A command that did not succeed: one sentence, and a code for scripts."""
+    """A command failed: one sentence, and an exit code for scripts."""
 
     def __init__(self, sentence: str, code: int = FAILED) -> None:
         super().__init__(sentence)
@@ -138,7 +138,7 @@ def _load(file: Path) -> "JobFile":
 
 
 def _module(name: str) -> ModuleType:
-    """Load a part of this package; all but the command itself need the extra."""
+    """Load a module of this package; all but the command itself need the extra."""
     try:
         return importlib.import_module(f"headrace.pipelines.{name}")
     except ModuleNotFoundError as error:

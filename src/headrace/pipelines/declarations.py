@@ -1,11 +1,11 @@
-"""From the tables of a job file to declared jobs, with all that is wrong in one message.
+"""From the tables of a job file to declared jobs; all problems are reported in one message.
 
 ```toml
 [spark]
 master = "local[*]"                    # the default; any Spark master
 conf = { "spark.sql.shuffle.partitions" = 2 }
 
-[node]                                 # optional: else found as every client finds it
+[node]                                 # optional: else resolved as for every client
 address = "127.0.0.1:8090"
 
 [pipeline.sales]
@@ -53,10 +53,10 @@ _VIEW = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 
 def load_jobs(file: Path) -> JobFile:
-    """Give the jobs that a file declares.
+    """Return the jobs that a file declares.
 
     Raises:
-        FileError: Something is wrong; it names everything that is.
+        FileError: The file is wrong; the error lists all problems.
     """
     tables = read_tables(file)
     problems: list[str] = []
@@ -189,7 +189,7 @@ def _read_dead_letters(keys: Keys, folder: Path) -> Sink | None:
 
 
 def _shared_folders(pipelines: dict[str, Pipeline]) -> list[str]:
-    """Two queries that write one folder would each take the other's files for left-overs."""
+    """Find queries that share a folder: each would remove the other's files as leftovers."""
     owners: dict[Path, str] = {}
     problems = []
     for name, each in pipelines.items():

@@ -1,6 +1,6 @@
-"""A declared job as a value that cannot be wrong: where rows come from, what becomes of them.
+"""A declared job as a valid value: its sources, its transformation and its sink.
 
-`declarations` makes these from a file; nothing here reads a file or knows Spark.
+`declarations` makes these values from a file; nothing here reads a file or depends on Spark.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,12 +13,12 @@ MASTER_DEFAULT: Final = "local[*]"
 INTERVAL_DEFAULT_MILLIS: Final = 1000
 RESTARTS_DEFAULT: Final = 5
 
-# From one DataFrame for each source, in their order, to the DataFrame that is written.
+# From one DataFrame per source, in their order, to the DataFrame to write.
 Transform: TypeAlias = Callable[..., Any]
 
 
 class SinkKind(StrEnum):
-    """Where rows can go."""
+    """The kinds of sinks."""
 
     PARQUET = "parquet"
     DELTA = "delta"
@@ -27,7 +27,7 @@ class SinkKind(StrEnum):
 
 
 class Mode(StrEnum):
-    """What a batch hands to its sink: new rows, changed rows, or the whole result."""
+    """What a batch passes to its sink: new rows, changed rows, or the whole result."""
 
     APPEND = "append"
     UPDATE = "update"
@@ -36,7 +36,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True)
 class Watermark:
-    """How late a row may come: its time column, and how far that may lie behind the newest."""
+    """How late a row may come: its time column, and the allowed delay behind the newest."""
 
     column: str
     delay: str
@@ -44,13 +44,13 @@ class Watermark:
 
 @dataclass(frozen=True)
 class Source:
-    """Topics that are one table of the job, named `view` in its SQL.
+    """Topics that form one table of the job, named `view` in its SQL.
 
     Attributes:
-        schema: Columns of a JSON payload as DDL; without one the payload stays bytes.
-        cast: Column to type: a value that cannot be read as it makes its row a dead letter.
-        require: Name to condition: a row for which one is not true is a dead letter.
-        options: Further options of `format("headrace")`, as they are.
+        schema: Columns of a JSON payload as DDL; without it the payload stays bytes.
+        cast: Column to type: a value that cannot be cast makes its row a dead letter.
+        require: Name to condition: a row that fails a condition is a dead letter.
+        options: Further options of `format("headrace")`, passed unchanged.
     """
 
     view: str
@@ -63,7 +63,7 @@ class Source:
 
     @property
     def can_reject(self) -> bool:
-        """Whether a row of it can be a dead letter at all."""
+        """Whether a row of it can be a dead letter."""
         is_reporting_loss = any(
             name.lower() == "ondataloss" and value.lower() == "report"
             for name, value in self.options.items()
@@ -73,7 +73,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Sink:
-    """Where the rows of a query go; `catalog` and `table` are Iceberg's."""
+    """The destination of a query's rows; `catalog` and `table` are for Iceberg."""
 
     kind: SinkKind
     path: Path | None = None
@@ -86,14 +86,14 @@ class Sink:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """One declared job. It has SQL or a function, or neither: then rows go on as they are.
+    """One declared job. It has SQL or a function, or neither: then rows are written unchanged.
 
     Attributes:
-        interval_millis: Time between batches; None reads what is there now, then ends.
-        connection: What the file says of `address`, `username`, `password` and `token`; the rest
-            is found as every client finds it.
-        group: Consumer group of the broker that shows how far the job has come.
-        restarts: How often in a row a query that failed is started again.
+        interval_millis: Time between batches; None reads the existing messages, then ends.
+        connection: `address`, `username`, `password` and `token` from the file; the rest is
+            resolved as for every client.
+        group: Consumer group of the broker that shows the progress of the job.
+        restarts: How often in a row a failed query is restarted.
     """
 
     name: str
@@ -112,7 +112,7 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class JobFile:
-    """What a file declares: its jobs by name, and the node and the Spark that they share."""
+    """The content of a job file: its jobs by name, and the node and the Spark that they share."""
 
     path: Path
     pipelines: Mapping[str, Pipeline]

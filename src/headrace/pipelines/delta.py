@@ -1,7 +1,7 @@
-"""A Delta table as a target: each batch is one transaction, and each is taken once.
+"""A Delta table as a target: each batch is one transaction, applied exactly once.
 
-Invariants: the transaction of (query, batch) is in the same log entry as its files, so a batch that
-            is written again finds itself there; two drivers cannot both commit it.
+Invariants: the transaction of (query, batch) is in the same log entry as its files, so a repeated
+            batch is recognised; two drivers cannot both commit it.
 """
 
 import json
@@ -30,14 +30,14 @@ class DeltaTarget:
 
     @property
     def data_folder(self) -> Path:
-        """Where tasks write."""
+        """The folder that tasks write to."""
         return self.path
 
     def prepare(self, schema: pa.Schema) -> None:
-        """Make the table, or see that rows of this schema fit it.
+        """Create the table, or check that rows of this schema fit it.
 
         Raises:
-            TableError: They do not.
+            TableError: They do not fit.
         """
         if not DeltaTable.is_deltatable(str(self.path)):
             self.path.mkdir(parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ class DeltaTarget:
         check_columns(str(self.path), has, pa.schema(Schema.from_arrow(schema).to_arrow()))
 
     def commit(self, batch: Batch) -> bool:
-        """Make a batch part of the table; give whether it was not yet.
+        """Add a batch to the table; return False if it was already there.
 
         Raises:
             CommitFailedError: Another driver is committing the same query's batches.

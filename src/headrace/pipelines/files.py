@@ -1,4 +1,4 @@
-"""Job files: TOML, or Python with decorated functions. Gives their tables, unread.
+"""Reads job files: TOML, or Python with decorated functions. Returns their tables unchecked.
 
 ```python
 from headrace.pipelines import pipeline
@@ -22,7 +22,7 @@ from headrace.pipelines.declared import Transform
 
 
 class FileError(ValueError):
-    """All that is wrong with a job file, a line each."""
+    """All problems of a job file, one per line."""
 
     def __init__(self, file: Path, problems: list[str]) -> None:
         assert problems
@@ -31,7 +31,7 @@ class FileError(ValueError):
 
 
 class PipelineFunction:
-    """A function that declares a job; it can still be called, as in its tests."""
+    """A function that declares a job; it can still be called, for example in tests."""
 
     def __init__(self, function: Transform, keys: dict[str, Any]) -> None:
         self.function = function
@@ -44,7 +44,7 @@ class PipelineFunction:
 
 
 def pipeline(**keys: Any) -> Callable[[Transform], PipelineFunction]:  # noqa: ANN401 - as in TOML
-    """Declare the job that a function transforms rows for; the keys are those of a TOML file.
+    """Declare a job whose rows the function transforms; the keys are those of a TOML file.
 
     The job has the function's name, with dashes for underscores, unless `name` is given.
     """
@@ -52,10 +52,10 @@ def pipeline(**keys: Any) -> Callable[[Transform], PipelineFunction]:  # noqa: A
 
 
 def read_tables(file: Path) -> dict[str, Any]:
-    """Give what a job file holds, as tables.
+    """Return the content of a job file as tables.
 
     Raises:
-        FileError: It cannot be read, or is no such file.
+        FileError: It cannot be read, or is not a job file.
     """
     if file.suffix == ".py":
         return _python_tables(file)
@@ -70,10 +70,10 @@ def read_tables(file: Path) -> dict[str, Any]:
 
 
 def find_function(name: str, folder: Path) -> Transform:
-    """Give the function that `module:name` stands for; modules beside the file are found, too.
+    """Return the function named `module:name`; modules next to the file are found, too.
 
     Raises:
-        ValueError: There is no such module, or no such function in it.
+        ValueError: The module or the function does not exist.
     """
     module_name, colon, attribute = name.partition(":")
     if not (module_name and colon and attribute):
@@ -91,7 +91,7 @@ def find_function(name: str, folder: Path) -> Transform:
 
 
 def _send_by_value(module: ModuleType, folder: Path) -> None:
-    """Let functions of a module beside the file travel to workers, which cannot import it."""
+    """Pickle the functions of a module next to the file by value: workers cannot import it."""
     from pyspark.cloudpickle import register_pickle_by_value  # noqa: PLC0415 - Spark is an extra
 
     if module.__file__ and Path(module.__file__).resolve().is_relative_to(folder):
@@ -122,13 +122,13 @@ def _load_module(file: Path) -> ModuleType:
     if spec is None or spec.loader is None or not file.is_file():
         raise FileError(file, ["is no Python file"])
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their own module up while they are made
+    sys.modules[name] = module  # dataclasses look up their own module while they are created
     try:
         spec.loader.exec_module(module)
     except Exception as error:  # noqa: BLE001 - a user's module fails in any way it likes
         raise FileError(file, [f"cannot be run: {_describe(error)}"]) from None
     finally:
-        # Functions of a module that nobody can import travel to Spark's workers by value.
+        # Functions of a module that workers cannot import are pickled by value.
         del sys.modules[name]
     return module
 

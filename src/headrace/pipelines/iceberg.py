@@ -1,7 +1,7 @@
-"""An Iceberg table as a target: each batch is one snapshot, and each is taken once.
+"""An Iceberg table as a target: each batch is one snapshot, applied exactly once.
 
 Invariants: the number of a query's newest batch is a property of the table, changed in the same
-            commit as its files; snapshots name their batch too, but they expire.
+            commit as its files; snapshots also have their batch number, but they expire.
 """
 
 from collections.abc import Mapping
@@ -38,14 +38,14 @@ class IcebergTarget:
 
     @property
     def data_folder(self) -> Path:
-        """Where tasks write."""
+        """The folder that tasks write to."""
         return self._folder(self._load())
 
     def prepare(self, schema: pa.Schema) -> None:
-        """Make the table, or see that rows of this schema fit it.
+        """Create the table, or check that rows of this schema fit it.
 
         Raises:
-            TableError: They do not, or the table's files are not in a folder.
+            TableError: They do not fit, or the table's files are not in a folder.
         """
         self.warehouse.mkdir(parents=True, exist_ok=True)
         catalog = self._open()
@@ -53,17 +53,17 @@ class IcebergTarget:
         if not catalog.table_exists(self.table):
             catalog.create_table(self.table, schema=schema)
             return
-        # The catalog's own types: it has but one for both of Arrow's strings, for example.
+        # The catalog has its own types: for example one type for both of Arrow's strings.
         gives = assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(schema)).as_arrow()
         table = catalog.load_table(self.table)
         check_columns(self.table, table.schema().as_arrow(), gives)
         self._folder(table)
 
     def commit(self, batch: Batch) -> bool:
-        """Make a batch part of the table; give whether it was not yet.
+        """Add a batch to the table; return False if it was already there.
 
         Raises:
-            CommitFailedException: Somebody else changed the table meanwhile; a replay tries again.
+            CommitFailedException: Another writer changed the table meanwhile; a replay tries again.
         """
         table = self._load()
         folder = self._folder(table)

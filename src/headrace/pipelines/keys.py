@@ -1,4 +1,4 @@
-"""Reads the tables of a job file key by key, and keeps all that is wrong with them."""
+"""Reads the tables of a job file key by key, and collects all problems."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -13,9 +13,9 @@ _SHOWN_MAX = 60
 
 
 class Keys:
-    """One table: each key is taken once, by its kind; what is wrong goes to a shared list.
+    """One table: each key is taken once, with its type; problems go to a shared list.
 
-    A key that is missing or wrong gives its default, so that reading goes on to the next problem.
+    A missing or wrong key returns its default, so that reading continues to the next problem.
     """
 
     def __init__(self, path: str, raw: object, problems: list[str]) -> None:
@@ -32,18 +32,18 @@ class Keys:
         return key in self._raw
 
     def names(self) -> list[str]:
-        """Give the keys of a table that is free in its names."""
+        """Return the keys of a table whose names are free."""
         self._asked += self._raw
         return list(self._raw)
 
     def text(self, key: str, default: str = "", *, needed: bool = False) -> str:
-        """Give a text that is not empty."""
+        """Return a text that is not empty."""
         return self._take(key, default, _read_text, "a text", needed=needed)
 
     def word(
         self, key: str, words: Iterable[str], default: str = "", *, needed: bool = False
     ) -> str:
-        """Give one of a few words."""
+        """Return one of a few words."""
         known = list(words)
 
         def read(raw: object) -> str:
@@ -54,7 +54,7 @@ class Keys:
         return self._take(key, default, read, " or ".join(known), needed=needed)
 
     def texts(self, key: str, *, needed: bool = False) -> tuple[str, ...]:
-        """Give a list of texts; one text alone is a list of one."""
+        """Return a list of texts; a single text becomes a list of one."""
 
         def read(raw: object) -> tuple[str, ...]:
             given = raw if isinstance(raw, list | tuple) else [raw]
@@ -65,7 +65,7 @@ class Keys:
         return self._take(key, (), read, "a text or a list of texts", needed=needed)
 
     def texts_by_name(self, key: str) -> dict[str, str]:
-        """Give a table of texts; numbers and truth values are taken as Spark writes them."""
+        """Return a table of texts; numbers and booleans are written as in Spark."""
 
         def read(raw: object) -> dict[str, str]:
             if not isinstance(raw, Mapping):
@@ -75,7 +75,7 @@ class Keys:
         return self._take(key, {}, read, "a table of texts")
 
     def count(self, key: str, default: int) -> int:
-        """Give a number of 0 or more."""
+        """Return a number of 0 or more."""
 
         def read(raw: object) -> int:
             if not isinstance(raw, int) or isinstance(raw, bool) or raw < 0:
@@ -85,7 +85,7 @@ class Keys:
         return self._take(key, default, read, "a number of 0 or more")
 
     def duration_millis(self, key: str, raw: object) -> int | None:
-        """Give a duration in whole milliseconds; None if it is none."""
+        """Return a duration in whole milliseconds; None if it is not a duration."""
         try:
             micros = parse_duration(_read_text(raw))
         except ValueError as error:
@@ -97,23 +97,23 @@ class Keys:
         return micros // 1000
 
     def raw(self, key: str) -> object:
-        """Give a value as it came, or None; whoever takes it reads it."""
+        """Return a value unchecked, or None; the caller checks it."""
         self._asked.append(key)
         return self._raw.get(key)
 
     def table(self, key: str, *, needed: bool = False) -> "Keys":
-        """Give the table under a key; one that is missing has no keys."""
+        """Return the table under a key; a missing table has no keys."""
         if needed and key not in self._raw:
             self.refuse(key, "is missing")
         self._asked.append(key)
         return Keys(f"{self.path}.{key}", self._raw.get(key, {}), self.problems)
 
     def refuse(self, key: str, sentence: str) -> None:
-        """Note what is wrong with a key."""
+        """Record a problem of a key."""
         self.problems.append(f"{self.path}.{key}: {sentence}")
 
     def finish(self) -> None:
-        """Note the keys that nobody asked for."""
+        """Record the keys that were not taken as unknown."""
         for key in self._raw:
             if key not in self._asked:
                 self.refuse(key, f"no such key{hint_nearest(key, self._asked)}")

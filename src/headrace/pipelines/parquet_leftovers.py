@@ -1,8 +1,8 @@
-"""Files of a Parquet sink that no commit names.
+"""Removes files of a Parquet sink that no commit lists.
 
-Spark's file sink lists what it committed in `_spark_metadata`, and Spark's readers obey it. Other
-readers take every file of the folder, those of a killed batch too: so they are removed when the
-job starts again, before it writes.
+Spark's file sink lists its committed files in `_spark_metadata`, and Spark's readers use that list.
+Other readers take every file of the folder, including those of a killed batch. So these are removed
+when the job starts again, before it writes.
 
 ```
 _spark_metadata/7           v1, then a line of JSON for each file of batch 7
@@ -19,9 +19,9 @@ COMPACT = ".compact"
 
 
 def remove_parquet_leftovers(folder: Path) -> int:
-    """Remove the files that no batch committed; give how many those were.
+    """Remove the files that no batch committed; return their number.
 
-    Nobody may be writing to the folder. One that never was a sink's is left alone.
+    No process may be writing to the folder. A folder that never was a sink is left alone.
     """
     log = folder / METADATA
     if not log.is_dir():
@@ -35,7 +35,7 @@ def remove_parquet_leftovers(folder: Path) -> int:
 
 
 def committed_files(folder: Path) -> set[Path]:
-    """Give the files that the batches of a Parquet sink committed."""
+    """Return the files that the batches of a Parquet sink committed."""
     log = folder / METADATA
     numbered = {
         int(path.name.removesuffix(COMPACT)): path

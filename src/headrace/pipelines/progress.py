@@ -1,6 +1,6 @@
-"""What a batch did, out of the progress that Spark reports. Pure.
+"""The result of a batch, from the progress that Spark reports. Pure.
 
-Spark's names are those of `StreamingQueryProgress`, read as JSON.
+The names are those of Spark's `StreamingQueryProgress`, read as JSON.
 """
 
 import json
@@ -18,10 +18,10 @@ class BatchProgress:
     """One batch of one query.
 
     Attributes:
-        lag: Messages that had arrived when the batch was planned and come behind it. None if Spark
-            does not know: the first batch after a restart was planned by the run before.
-        late: Rows that came after their window was closed and are in no result.
-        is_idle: Whether there was nothing to do, so that no batch was run at all.
+        lag: Messages after this batch that had arrived when it was planned. None if Spark does not
+            know: the first batch after a restart was planned by the run before.
+        late: Rows that came after their window was closed; they are in no result.
+        is_idle: Whether no batch was run, because there was nothing to do.
     """
 
     batch: int
@@ -36,7 +36,7 @@ class BatchProgress:
     is_idle: bool
 
     def describe(self) -> str:
-        """Give it as a line for people."""
+        """Return it as a line for people."""
         words = [
             f"batch {self.batch}: {self.rows:,} rows in {self.seconds:.2f} s",
             f"{self.rows_per_second:,.0f} rows/s",
@@ -47,13 +47,13 @@ class BatchProgress:
         return ", ".join(words)
 
     def as_table(self) -> dict[str, Any]:
-        """Give it as JSON can hold it."""
+        """Return it as JSON values."""
         return asdict(self)
 
 
 @dataclass
 class Totals:
-    """What a query did in this run."""
+    """The totals of a query in this run."""
 
     batches: int = 0
     rows: int = 0
@@ -61,7 +61,7 @@ class Totals:
     late: int = 0
 
     def add(self, batch: BatchProgress) -> None:
-        """Count one more batch."""
+        """Add one batch."""
         self.batches += 1
         self.rows += batch.rows
         self.dead_letters += batch.dead_letters
@@ -69,7 +69,7 @@ class Totals:
 
 
 def read_batch(reported: Mapping[str, Any]) -> BatchProgress:
-    """Give what one progress report says."""
+    """Return the result in one progress report."""
     durations = reported.get("durationMs", {})
     seconds = _number(durations.get("triggerExecution")) / 1000
     rows = _whole(reported.get("numInputRows"))
@@ -92,7 +92,7 @@ def read_batch(reported: Mapping[str, Any]) -> BatchProgress:
 
 
 def _lag(sources: Sequence[Mapping[str, Any]]) -> int | None:
-    """Give how far all sources are behind; None if it is not known of one of them."""
+    """Return the lag of all sources; None if that of one source is unknown."""
     lags = [_lag_of(source) for source in sources]
     known = [lag for lag in lags if lag is not None]
     return sum(known) if known and len(known) == len(lags) else None
@@ -118,5 +118,5 @@ def _whole(raw: object) -> int:
 
 
 def _number(raw: object) -> float:
-    """Spark writes NaN, a text or nothing where it has no number."""
+    """Return a number of Spark, 0 where it has none: then it writes NaN, a text or nothing."""
     return float(raw) if isinstance(raw, int | float) and raw == raw else 0.0  # noqa: PLR0124 - NaN

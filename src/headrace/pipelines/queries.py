@@ -1,4 +1,4 @@
-"""The queries of a job: its own, and that of its dead letters.
+"""The queries of a job: its own, and the one for its dead letters.
 
 Flow: write.
 """
@@ -27,27 +27,27 @@ _CONSOLE_OPTIONS = {"truncate": "false"}
 
 @dataclass(frozen=True)
 class Planned:
-    """A query that can be started, again and again on its checkpoint, and what it is for."""
+    """A query that can be started repeatedly from its checkpoint, and its purpose."""
 
     pipeline: Pipeline
-    part: str  # which of the job's queries: the name of its checkpoint folder
+    part: str  # the name of its checkpoint folder, which tells the job's queries apart
     writer: DataStreamWriter
 
     def start(self) -> StreamingQuery:
-        """Start it where its checkpoint says."""
+        """Start it from its checkpoint."""
         return self.writer.start()
 
     @property
     def name(self) -> str:
-        """What people are shown."""
+        """The name shown to people."""
         return self.pipeline.name if self.part == QUERY else f"{self.pipeline.name}, dead letters"
 
 
 def plan_queries(spark: SparkSession, pipeline: Pipeline) -> list[Planned]:
-    """Give all queries of a job, with the places that they write to made ready.
+    """Return all queries of a job, with their destinations prepared.
 
     Raises:
-        TableError: A table cannot take the rows.
+        TableError: The rows do not fit a table.
         AnalysisException: Spark refuses the SQL.
     """
     parts = [(QUERY, build_rows(spark, pipeline), pipeline.sink)]
@@ -61,7 +61,7 @@ def plan_queries(spark: SparkSession, pipeline: Pipeline) -> list[Planned]:
 
 
 def _prepare(sink: Sink, checkpoint: Path, frame: DataFrame) -> None:
-    """Make the place that rows go to, and clear it of what a killed run left."""
+    """Create the destination of the rows, and remove what a killed run left there."""
     if sink.kind is SinkKind.PARQUET:
         assert sink.path is not None
         _refuse_foreign_files(sink.path, checkpoint)
@@ -71,10 +71,10 @@ def _prepare(sink: Sink, checkpoint: Path, frame: DataFrame) -> None:
 
 
 def _refuse_foreign_files(folder: Path, checkpoint: Path) -> None:
-    """A query that begins needs a folder without files.
+    """Refuse a folder with files for a query that begins.
 
-    Files that no batch committed are removed; and Spark's file sink skips every batch whose number
-    the folder's list has already, though another query counted it.
+    Files that no batch committed would be removed; and Spark's file sink skips every batch whose
+    number is already in the folder's list, even if it came from another query.
     """
     is_new = read_state(checkpoint) is None
     if is_new and any(path.is_file() for path in folder.rglob("*")):

@@ -1,8 +1,8 @@
 """Runs declared jobs until they end, fail, or are asked to stop.
 
-All jobs of a run share one Spark session. A query that fails is started again where it was. If it
-fails too often in a row, the others stop too and the run fails: whoever watches over it starts it
-again later.
+All jobs of a run share one Spark session. A failed query is restarted from its checkpoint. If it
+fails too often in a row, the others stop too and the run fails: a supervisor can start it again
+later.
 """
 
 import json
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from headrace.client.session.settings import ConnectOptions
 
 APP = "headrace pipeline"
-# What Spark says beside its errors would tear the live table apart.
+# Spark's other log output would break the live table.
 QUIET = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
 PAUSE_SECONDS_MAX = 30.0
 _LOOK_SECONDS = 0.25
@@ -44,7 +44,7 @@ class RunError(Exception):
 
 
 class Followed:
-    """A query that runs, what it has done so far, and which of its reports were seen."""
+    """A running query, its results so far, and which of its reports were read."""
 
     def __init__(self, planned: Planned) -> None:
         self.planned = planned
@@ -56,16 +56,16 @@ class Followed:
 
     @property
     def name(self) -> str:
-        """What people are shown."""
+        """The name shown to people."""
         return self.planned.name
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has come to its end; one that failed has not."""
+        """Whether it has ended without a failure."""
         return not self.query.isActive and self.query.exception() is None
 
     def news(self) -> list[BatchProgress]:
-        """Give the batches that ended since the last time."""
+        """Return the batches that ended since the last call."""
         fresh = []
         for report in self.query.recentProgress:
             batch = read_batch(json.loads(report.json))
@@ -76,7 +76,7 @@ class Followed:
         return fresh
 
     def start_again(self, screen: Screen, stopping: threading.Event) -> None:
-        """Start it again if it failed, after a while that grows; what was done stays done.
+        """Restart it if it failed, after a growing delay; committed batches are kept.
 
         Raises:
             RunError: It has failed too often in a row.
@@ -96,14 +96,14 @@ class Followed:
 def run_jobs(
     jobs: JobFile, pipelines: Sequence[Pipeline], screen: Screen, *, master: str | None = None
 ) -> list[Followed]:
-    """Run jobs side by side; give what each of their queries did.
+    """Run jobs concurrently; return the totals of each query.
 
     Raises:
-        RunError: One could not start, or failed too often.
+        RunError: A job could not start, or failed too often.
         RunningError: Another process runs one of them.
-        TableError: A table cannot take the rows of its job.
+        TableError: The rows of a job do not fit its table.
     """
-    # Spark says so of every pandas from 3.0 on; nothing here uses pandas.
+    # Spark warns about every pandas from 3.0 on; nothing here uses pandas.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     with ExitStack() as stack:
         locks = [stack.enter_context(hold(each.checkpoint)) for each in pipelines]
@@ -128,10 +128,10 @@ def run_jobs(
 
 
 def open_session(jobs: JobFile, master: str) -> SparkSession:
-    """Give the Spark of a job file.
+    """Return the Spark session of a job file.
 
     Raises:
-        RunError: There is no Java for it.
+        RunError: There is no suitable Java.
     """
     try:
         return session(APP, master=master, conf=QUIET | dict(jobs.conf)).getOrCreate()
@@ -140,20 +140,20 @@ def open_session(jobs: JobFile, master: str) -> SparkSession:
 
 
 def first_lines(error: BaseException) -> str:
-    """Give what an error of Spark says, without the plan and the JVM's stack behind it."""
+    """Return the message of a Spark error, without the plan and the JVM's stack trace."""
     text = str(error).split("\n\nJVM stacktrace:")[0].split("\n=== ")[0]
     return text.split("\n\tat ")[0].split(";\n")[0].strip()
 
 
 def _name_processes(spark: SparkSession, locks: list[Lock]) -> None:
-    # The JVM is a child that outlives a killed driver by a moment.
+    # The JVM is a child process that outlives a killed driver by a moment.
     jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - Spark gives no other way to its process
     for lock in locks:
         lock.name_processes(os.getpid(), int(jvm.java.lang.ProcessHandle.current().pid()))
 
 
 def _report(spark: SparkSession, jobs: JobFile) -> ProgressListener:
-    """Have the last batch of each query stored in the broker's group, too."""
+    """Store the last batch of each query in the broker's group, too."""
     login = dict(jobs.connection)
     address = login.pop("address", None)
     return report_progress(spark, address, **cast("ConnectOptions", login))
@@ -161,7 +161,7 @@ def _report(spark: SparkSession, jobs: JobFile) -> ProgressListener:
 
 @contextmanager
 def _stop_on_signals() -> Iterator[threading.Event]:
-    """Give an event that SIGINT and SIGTERM set; a batch that is cut is done again later."""
+    """Return an event that SIGINT and SIGTERM set; an interrupted batch is repeated later."""
     stopping = threading.Event()
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(number, lambda *_: stopping.set()) for number in numbers]
@@ -173,13 +173,13 @@ def _stop_on_signals() -> Iterator[threading.Event]:
 
 
 def follow(followed: list[Followed], screen: Screen, stopping: threading.Event) -> None:
-    """Show what queries do until all have ended, or until they are to stop.
+    """Show the progress of queries until all have ended or must stop.
 
     Raises:
-        RunError: One of them failed too often.
+        RunError: A query failed too often.
     """
     while not stopping.is_set():
-        have_ended = all(each.has_ended for each in followed)  # asked before the last news
+        have_ended = all(each.has_ended for each in followed)  # read before the last reports
         _show_news(followed, screen)
         if have_ended:
             break

@@ -1,4 +1,4 @@
-"""Live progress: a table that renews itself on a terminal, a line for each batch elsewhere."""
+"""Live progress: a table that updates itself on a terminal, else a line per batch."""
 
 import sys
 from collections.abc import Iterator
@@ -16,37 +16,37 @@ _COLUMNS = ("job", "batch", "rows", "rows/s", "batch time", "lag", "dead letters
 
 
 class Screen(Protocol):
-    """Where progress is shown."""
+    """The output of progress."""
 
     def show(self, name: str, batch: BatchProgress, totals: Totals) -> None:
-        """Show that a query has done a batch."""
+        """Show the result of a batch."""
 
     def say(self, sentence: str) -> None:
-        """Say what else happened."""
+        """Show a message."""
 
 
 class Lines:
-    """A line for each batch, on stderr."""
+    """A line per batch, on stderr."""
 
     def show(self, name: str, batch: BatchProgress, totals: Totals) -> None:
-        """Show that a query has done a batch."""
+        """Show the result of a batch."""
         del totals
         click.echo(f"{name}: {batch.describe()}", err=True)
 
     def say(self, sentence: str) -> None:
-        """Say what else happened."""
+        """Show a message."""
         click.echo(sentence, err=True)
 
 
 class LiveTable:
-    """A table with a row for each query."""
+    """A table with a row per query."""
 
     def __init__(self, live: Live) -> None:
         self._live = live
         self._rows: dict[str, tuple[str, ...]] = {}
 
     def show(self, name: str, batch: BatchProgress, totals: Totals) -> None:
-        """Show that a query has done a batch."""
+        """Show the result of a batch."""
         self._rows[name] = (
             str(batch.batch),
             f"{totals.rows:,}",
@@ -62,13 +62,13 @@ class LiveTable:
         self._live.update(table, refresh=True)
 
     def say(self, sentence: str) -> None:
-        """Say what else happened."""
+        """Show a message."""
         self._live.console.print(sentence, markup=False, highlight=False)
 
 
 @contextmanager
 def open_screen() -> Iterator[Screen]:
-    """Give what suits where stderr goes."""
+    """Return the screen for stderr: a live table on a terminal, else lines."""
     if not sys.stderr.isatty():
         yield Lines()
         return

@@ -1,4 +1,4 @@
-"""A declared job and how far it has come, as tables that JSON can hold."""
+"""A declared job and its progress, as tables of JSON values."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from headrace.pipelines.source_options import hide_secrets
 
 
 def summary(pipeline: Pipeline) -> dict[str, Any]:
-    """Give one line about a job."""
+    """Return one line about a job."""
     state = read_state(pipeline.checkpoint / QUERY)
     return {
         "name": pipeline.name,
@@ -20,7 +20,7 @@ def summary(pipeline: Pipeline) -> dict[str, Any]:
 
 
 def details(pipeline: Pipeline) -> dict[str, Any]:
-    """Give the declaration of a job, the state of its checkpoint and its last progress."""
+    """Return the declaration of a job, the state of its checkpoint and its last progress."""
     return {
         "name": pipeline.name,
         "connection": hide_secrets(pipeline.connection),
@@ -38,12 +38,12 @@ def details(pipeline: Pipeline) -> dict[str, Any]:
 
 
 def describe_sink(sink: Sink) -> str:
-    """Give a sink in a few words."""
+    """Return a short description of a sink."""
     return " ".join(filter(None, [sink.kind, sink.table, str(sink.path or "")]))
 
 
 def describe_trigger(pipeline: Pipeline) -> str:
-    """Give when batches begin."""
+    """Return when batches begin."""
     if pipeline.interval_millis is None:
         return "availableNow"
     return f"{pipeline.interval_millis / 1000:g} s"

@@ -1,4 +1,4 @@
-"""What each sink takes: its keys, and the modes that it can carry out exactly once."""
+"""The keys of each sink, and the modes that it supports exactly once."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +12,11 @@ TOPIC: Final = "topic"
 
 @dataclass(frozen=True)
 class SinkRule:
-    """What a kind of sink needs and can do."""
+    """The requirements and abilities of a kind of sink."""
 
     modes: tuple[Mode, ...]
     keys: tuple[str, ...]
-    module: str = ""  # what must be installed for it
+    module: str = ""  # the module that must be installed for it
     is_table: bool = True
 
 
@@ -36,7 +36,7 @@ _ALL_KEYS: Final = ("path", "partition_by", "options", "table", "catalog")
 
 
 def read_sink(keys: Keys, folder: Path, kinds: tuple[SinkKind, ...]) -> Sink:
-    """Give the sink that a table declares; a console stands for one that is wrong."""
+    """Return the sink that a table declares; a wrong one is replaced by a console."""
     if keys.raw("kind") == TOPIC:
         keys.refuse("kind", "writing to a topic comes later; write to a table for now")
         return Sink(SinkKind.CONSOLE)

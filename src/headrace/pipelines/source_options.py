@@ -1,4 +1,4 @@
-"""The options of `format("headrace")` that a declared source amounts to."""
+"""The options of `format("headrace")` for a declared source."""
 
 import re
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from headrace.spark.option_reader import OptionsError
 from headrace.spark.options import read_options
 from headrace.spark.schema import MESSAGE_COLUMNS
 
-# A dead letter names its place and holds its payload, whatever the fields of the value are called.
+# A dead letter has its place and its payload, whatever the names of the value's fields.
 PLACE_COLUMNS: Final = ("stream", "topic", "partition", "offset", "payload")
 NODE_WAIT: Final = "30 s"
 SECRETS: Final = ("password", "token")
@@ -27,9 +27,9 @@ OWN_OPTIONS: Final = {
 def source_options(
     pipeline: Pipeline, source: Source, *, is_reporting: bool = True
 ) -> dict[str, str]:
-    """Give the options to read a source with; a job begins with the oldest message.
+    """Return the options for reading a source; a job begins with the oldest message.
 
-    A job is a service: it may start, and its queries may start again, while its node does.
+    A job is a service: it, and its restarted queries, may start at the same time as the node.
     """
     options = {"subscribe": ",".join(source.topics), "wait": NODE_WAIT}
     if not any(name.lower().startswith("starting") for name in source.options):
@@ -48,7 +48,7 @@ def source_options(
 
 
 def source_problems(pipeline: Pipeline, source: Source) -> list[str]:
-    """Name all that is wrong with a source's options, whoever will run it and wherever."""
+    """Return all problems of a source's options that do not depend on where it runs."""
     own = {name.lower(): key for name, key in OWN_OPTIONS.items()}
     problems = [
         f"options.{name}: the key {own[name.lower()]} of the job or of the source says this"
@@ -73,12 +73,12 @@ def source_problems(pipeline: Pipeline, source: Source) -> list[str]:
 
 
 def hide_secrets(options: Mapping[str, str]) -> dict[str, str]:
-    """Give options as they may be shown."""
+    """Return options with secrets masked."""
     return {name: "..." if name.lower() in SECRETS else value for name, value in options.items()}
 
 
 def field_names(schema: str) -> list[str]:
-    """Give the names of the outermost fields of a schema in DDL."""
+    """Return the names of the outermost fields of a schema in DDL."""
     depth, flat = 0, ""
     for letter in schema:
         depth += (letter in "<(") - (letter in ">)")

@@ -1,8 +1,8 @@
-"""Data files of a table that tasks write and a commit registers.
+"""The data files of a table: tasks write them, and a commit registers them.
 
 Flow:       write.
-Invariants: a file's name says which query, batch and task wrote it and is never used twice; a file
-            that no commit named is a left-over, which the commit of its batch removes.
+Invariants: a file's name contains its query, batch and task, and is never reused; a file that no
+            commit lists is a leftover, which the commit of its batch removes.
 """
 
 import os
@@ -19,19 +19,19 @@ COMPRESSION = "zstd"
 
 
 class TableError(Exception):
-    """A table that rows cannot be written to; the message says why and what to do."""
+    """The rows cannot be written to a table; the message says why and what to do."""
 
 
 @dataclass(frozen=True)
 class Stamp:
-    """Which part of which batch of which query a task writes."""
+    """The query, batch and task that writes a file."""
 
     query: str
     batch: int
     task: int
 
     def file_name(self) -> str:
-        """Give a name that nobody has used."""
+        """Return a new, unique name."""
         return f"{_prefix(self.query, self.batch)}{self.task:05}-{uuid.uuid4().hex}.parquet"
 
 
@@ -46,7 +46,7 @@ class DataFile:
 
 @dataclass(frozen=True)
 class Batch:
-    """All that the tasks of one batch wrote; `is_whole` says that it replaces what was there."""
+    """All files of one batch; `is_whole` means that it replaces the content of the table."""
 
     query: str
     number: int
@@ -57,7 +57,7 @@ class Batch:
 def write_file(
     folder: Path, stamp: Stamp, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
 ) -> DataFile | None:
-    """Write a task's rows to a new file and make it durable; give None if there are no rows."""
+    """Write a task's rows to a new file and sync it; return None if there are no rows."""
     tables = _gather(batches)
     first = next(tables, None)
     if first is None:
@@ -73,13 +73,13 @@ def write_file(
 
 
 def remove_files(folder: Path, files: Iterable[DataFile]) -> None:
-    """Remove files that no commit will name."""
+    """Remove files that no commit will list."""
     for file in files:
         (folder / file.name).unlink(missing_ok=True)
 
 
 def remove_leftovers(folder: Path, batch: Batch) -> int:
-    """Remove what killed attempts at a committed batch left; give how many files that were."""
+    """Remove files left by killed attempts at a committed batch; return their number."""
     kept = {file.name for file in batch.files}
     leftovers = [
         path
@@ -92,7 +92,7 @@ def remove_leftovers(folder: Path, batch: Batch) -> int:
 
 
 def nullable(schema: pa.Schema) -> pa.Schema:
-    """Give the schema with every column nullable, as tables have it."""
+    """Return the schema with every column nullable, as in tables."""
     return pa.schema([pa.field(field.name, field.type) for field in schema])
 
 
@@ -100,7 +100,7 @@ def check_columns(where: str, has: pa.Schema, gives: pa.Schema) -> None:
     """Refuse rows that do not fit a table.
 
     Raises:
-        TableError: Columns differ; the message names all that do.
+        TableError: Columns differ; the message lists them.
     """
     table = {field.name: field.type for field in has}
     rows = {field.name: field.type for field in gives}
@@ -122,7 +122,7 @@ def _prefix(query: str, batch: int) -> str:
 
 
 def _gather(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Put small batches together, because each table that is written becomes a row group."""
+    """Combine small batches, because each table that is written becomes a row group."""
     waiting: list[pa.RecordBatch] = []
     bytes_waiting = 0
     for batch in batches:
@@ -147,9 +147,9 @@ def _write_tables(path: Path, schema: pa.Schema, tables: Iterator[pa.Table]) -> 
     with path.open("xb") as stream:
         with pq.ParquetWriter(stream, schema, compression=COMPRESSION) as writer:
             for table in tables:
-                # Spark names its session's time zone; the instants are the same.
+                # Spark uses its session's time zone; the instants are the same.
                 writer.write_table(table.cast(schema))
                 rows += table.num_rows
         stream.flush()
-        os.fsync(stream.fileno())  # the commit that names this file must not outlive it
+        os.fsync(stream.fileno())  # the file must be durable before the commit that lists it
     return rows

@@ -1,7 +1,7 @@
-"""Delta and Iceberg as Spark sinks without a jar: tasks write files, a commit names them.
+"""Delta and Iceberg as Spark sinks without a jar: tasks write files, a commit lists them.
 
 Flow:       write.
-Invariants: a writer holds no state, because Spark makes it anew for every batch and every commit.
+Invariants: a writer holds no state, because Spark creates a new one for every batch and commit.
 """
 
 import json
@@ -31,28 +31,28 @@ from headrace.pipelines.table_files import (
 )
 
 FORMAT = "headrace-table"
-# Spark's own names, which are no public interface: a test holds them, and we refuse to go on
-# without them, because a batch that does not know its number could be written twice.
+# Spark's own names, which are not public: a test checks them, and the writer refuses to work
+# without them, because a batch without its number could be written twice.
 QUERY_PROPERTY = "sql.streaming.queryId"
 BATCH_PROPERTY = "streaming.sql.batchId"
 
 
 class Target(Protocol):
-    """A table that batches are committed to, each once."""
+    """A table to which each batch is committed once."""
 
     @property
     def data_folder(self) -> Path:
-        """Where tasks write."""
+        """The folder that tasks write to."""
 
     def prepare(self, schema: pa.Schema) -> None:
-        """Make the table, or see that rows of this schema fit it."""
+        """Create the table, or check that rows of this schema fit it."""
 
     def commit(self, batch: Batch) -> bool:
-        """Make a batch part of the table; give whether it was not yet."""
+        """Add a batch to the table; return False if it was already there."""
 
 
 def find_target(sink: Sink) -> Target:
-    """Give the table that a sink declares; only its own library is loaded, in every worker."""
+    """Return the table that a sink declares; loads only its own library, in every worker."""
     assert sink.path is not None
     if sink.kind is SinkKind.DELTA:
         from headrace.pipelines.delta import DeltaTarget  # noqa: PLC0415 - see above
@@ -65,7 +65,7 @@ def find_target(sink: Sink) -> Target:
 
 
 def sink_options(sink: Sink) -> dict[str, str]:
-    """Give what the writer must be told, as options of Spark."""
+    """Return the options for the writer, as options of Spark."""
     return {
         "kind": sink.kind,
         "folder": str(sink.path),
@@ -75,12 +75,12 @@ def sink_options(sink: Sink) -> dict[str, str]:
 
 
 def table_schema(schema: StructType) -> pa.Schema:
-    """Give the columns of a table that takes rows of this schema."""
+    """Return the columns of a table for rows of this schema."""
     return nullable(to_arrow_schema(schema, timezone="UTC"))
 
 
 class TableSink(DataSource):
-    """`format("headrace-table")`: made for `headrace pipeline`, which gives its options."""
+    """`format("headrace-table")`: for `headrace pipeline`, which sets its options."""
 
     @classmethod
     def name(cls) -> str:
@@ -98,14 +98,14 @@ class TableSink(DataSource):
 
 @dataclass(frozen=True)
 class TaskWrote(WriterCommitMessage):
-    """What a task tells the commit; the commit itself is told no query."""
+    """The message of a task to the commit, which does not get the query from Spark."""
 
     query: str
     files: tuple[DataFile, ...]
 
 
 class TableWriter(DataSourceStreamArrowWriter):
-    """Writes one batch: in tasks, then once in the driver."""
+    """Writes one batch: in tasks, then commits once in the driver."""
 
     def __init__(self, target: Target, schema: StructType, *, is_whole: bool) -> None:
         self._target = target
@@ -143,5 +143,5 @@ def _read_stamp() -> Stamp:
 
 
 def _of_tasks(messages: list[WriterCommitMessage | None]) -> list[TaskWrote]:
-    """Tasks that failed for good have told nothing."""
+    """Return the messages of the tasks; tasks that failed have none."""
     return [message for message in messages if isinstance(message, TaskWrote)]

@@ -1,8 +1,8 @@
-"""From topics to the rows of a job: read, tell good rows from dead letters, then SQL or a function.
+"""From topics to the rows of a job: read, separate dead letters, then SQL or a function.
 
 Flow:       transform.
-Invariants: whether a row is a dead letter, and why, depends on that row alone; so the query of the
-            job and that of its dead letters agree, and every message is in exactly one of them.
+Invariants: whether a row is a dead letter, and why, depends only on that row; so the job's query
+            and its dead-letter query agree, and every message is in exactly one of them.
 """
 
 from collections.abc import Mapping
@@ -19,17 +19,17 @@ REASON = "_reason"
 
 
 class NoRowsError(Exception):
-    """A function gave something that is no DataFrame."""
+    """A function did not return a DataFrame."""
 
 
 def build_rows(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
-    """Give what the job writes: its SQL, or its function, over the good rows of its sources.
+    """Return the rows to write: SQL or a function over the valid rows of the sources.
 
     Raises:
-        NoRowsError: The function gives no DataFrame.
+        NoRowsError: The function does not return a DataFrame.
     """
     frames = []
-    # Names of tables are resolved when the SQL is read: the next job may use them for its own.
+    # Table names are resolved when the SQL is parsed: the next job may reuse them.
     for source in pipeline.sources:
         frame = judge(_read(spark, source_options(pipeline, source)), source)
         good = frame.where(f.col(REASON).isNull()).drop(REASON, ERROR_COLUMN)
@@ -48,10 +48,10 @@ def build_rows(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
 
 
 def build_dead_letters(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
-    """Give the messages that the job cannot use, each with its place and the reason."""
+    """Return the messages that the job cannot use, each with its place and the reason."""
     rejected = []
     for source in pipeline.sources:
-        # The group shows how far the job itself has come, so only its own query names it.
+        # The group shows the progress of the job itself, so only its own query has it.
         options = source_options(pipeline, source, is_reporting=False)
         frame = judge(_read(spark, options), source)
         rejected.append(frame.where(f.col(REASON).isNotNull()).select(*_place(frame)))
@@ -59,7 +59,7 @@ def build_dead_letters(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
 
 
 def judge(frame: DataFrame, source: Source) -> DataFrame:
-    """Carry out the strict casts; add the reason why a row is a dead letter, null if it is none."""
+    """Apply the strict casts, and add the reason why a row is a dead letter, null if it is not."""
     names = frame.columns
     error = f.col(ERROR_COLUMN) if ERROR_COLUMN in names else f.lit(None).cast("string")
     failed = [_cast_failure(name, kind) for name, kind in source.cast.items()]
@@ -68,7 +68,7 @@ def judge(frame: DataFrame, source: Source) -> DataFrame:
     if not source.require:
         return judged
     broken = [_breach(name, condition) for name, condition in source.require.items()]
-    # A row that could not be read breaks every condition; the first reason is the true one.
+    # A row that could not be read fails every condition; the first reason is the real one.
     return judged.withColumn(REASON, f.coalesce(f.col(REASON), _join(broken)))
 
 
