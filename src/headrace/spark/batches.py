@@ -1,4 +1,4 @@
-"""Wire batches of one partition with where they come from, so that damage is told exactly.
+"""Wire batches of one partition with their origin, so that damage is reported exactly.
 
 Flow: read.
 """
@@ -13,10 +13,9 @@ from headrace.wire.batches import BatchHeader, decode_batch_header
 
 @dataclass(frozen=True)
 class Batches:
-    """Whole batches that lie back to back.
+    """Whole, contiguous batches.
 
-    `source` names the file or the poll that they are of, `position` is the byte of it that they
-    begin at.
+    `source` names their file or poll, `position` is the byte in it where they begin.
     """
 
     data: memoryview
@@ -25,10 +24,10 @@ class Batches:
     position: int = 0
 
     def walk(self) -> Iterator[tuple[int, BatchHeader]]:
-        """Give where in `data` each batch begins, and its header; nothing else is looked at.
+        """Yield where each batch begins in `data`, and its header; nothing else is read.
 
         Raises:
-            DataDamaged: There is no whole batch, or one of another partition.
+            DataDamaged: A batch is not complete, or belongs to another partition.
         """
         at = 0
         while at < len(self.data):
@@ -51,7 +50,7 @@ class Batches:
         return header
 
     def damage(self, error: BatchError, start: int) -> DataDamaged:
-        """Say which batch the kernel refused when it was given the data from `start` on."""
+        """Return the error for the batch that the kernel refused in the data from `start` on."""
         fault = start + error.position
         at, header = next((at, header) for at, header in self.walk() if fault < at + header.length)
         exact = BatchError(

@@ -1,7 +1,7 @@
-"""What the driver asks the server: what partitions hold, which offset a time stands for, the group.
+"""The driver's requests to the server: the logs of partitions, offsets of times, the group.
 
-A server that makes no segment plans is read through polls alone: then a partition is told from
-one made anew by when it was created.
+A server without segment plans is read only by polls: a partition is then distinguished from one
+created again under its name by its creation time.
 """
 
 from collections.abc import Mapping
@@ -19,18 +19,18 @@ from headrace.wire.commands.segments import SegmentPlan
 from headrace.wire.errors import Code
 from headrace.wire.identifiers import First, FromTimestamp
 
-_NO_SEGMENTS = UNBOUNDED  # no segment is at or behind this offset
+_NO_SEGMENTS = UNBOUNDED  # no segment is at or after this offset
 
 
 def find_logs(
     client: Client, topics: tuple[str, ...], start: Positions | None = None
 ) -> dict[Key, SegmentPlan]:
-    """Give what every partition of the topics holds now.
+    """Return the current log of every partition of the topics.
 
-    With `start` the segments from there on are named too.
+    With `start` it includes the segments from there on.
 
     Raises:
-        NotFound: There is no such topic.
+        NotFound: A topic does not exist.
     """
     logs = {}
     for topic in topics:
@@ -44,10 +44,10 @@ def find_logs(
 
 
 def find_log(client: Client, key: Key, start: int = _NO_SEGMENTS) -> SegmentPlan:
-    """Give what one partition holds now, and its segments from an offset on.
+    """Return the current log of one partition, with its segments from an offset on.
 
     Raises:
-        NotFound: There is no such partition.
+        NotFound: The partition does not exist.
     """
     try:
         return client.plan_segments(key.topic, key.partition, start=start)
@@ -58,17 +58,17 @@ def find_log(client: Client, key: Key, start: int = _NO_SEGMENTS) -> SegmentPlan
 
 
 def latest_of(logs: Mapping[Key, SegmentPlan]) -> dict[Key, Position]:
-    """Give the end of every log."""
+    """Return the end of every log."""
     return {key: position_of(log, log.next_offset) for key, log in logs.items()}
 
 
 def resolve_edge(
     client: Client, edge: Edge, logs: Mapping[Key, SegmentPlan], option: str
 ) -> dict[Key, Position]:
-    """Give the offset in every partition that an edge stands for; `option` names it in errors.
+    """Return the offset of an edge in every partition; `option` names it in errors.
 
     Raises:
-        ValueError: It names a partition that does not exist, or an offset behind the end.
+        ValueError: It names a partition that does not exist, or an offset after the end.
     """
     named = [Key(topic, each) for topic in edge.offsets for each in edge.offsets[topic]]
     named += [Key(topic, each) for topic in edge.times for each in edge.times[topic]]
@@ -84,12 +84,12 @@ def resolve_edge(
 
 
 def store_progress(client: Client, group: str, positions: Positions) -> None:
-    """Store how far a query has come as the offsets of a consumer group, made if there is none.
+    """Store the progress of a query as offsets of a consumer group, created if missing.
 
-    It needs no members (O7.3); what is stored is the last offset that is done.
+    The group needs no members (O7.3); the stored offset is the last one processed.
 
     Raises:
-        ValueError: Somebody is a member of the group.
+        ValueError: The group has members.
     """
     for key, place in sorted(positions.items()):
         if place.next == 0:
@@ -106,14 +106,14 @@ def store_progress(client: Client, group: str, positions: Positions) -> None:
 def _store(client: Client, group: str, key: Key, offset: int) -> None:
     try:
         client.store_offset(key.topic, key.partition, offset, group=group)
-    except NotFound:  # Of what is missing for an offset, a server names no level.
-        with suppress(AlreadyExists):  # Another query was faster.
+    except NotFound:  # The server does not say what is missing: stream, topic or group.
+        with suppress(AlreadyExists):  # Another query created it first.
             client.create_group(key.topic, group)
         client.store_offset(key.topic, key.partition, offset, group=group)
 
 
 def _poll_log(client: Client, key: Key) -> SegmentPlan:
-    """Find out by a poll what a server without plans holds."""
+    """Return the log of a server without plans, found by a poll."""
     polled = client.ask(poll_raw(key.topic, key.partition, First(), who=ANONYMOUS, count=1))
     messages = read_messages(polled)
     partition = client.get_topic(key.topic).partitions[key.partition]
@@ -145,7 +145,7 @@ def _resolve(client: Client, edge: Edge, key: Key, log: SegmentPlan) -> int:
 
 
 def _find_time(client: Client, key: Key, log: SegmentPlan, time: int) -> int:
-    """Give the offset of the first message that is as new as a time, or the end."""
+    """Return the offset of the first message at or after a time, or the end."""
     call = poll_raw(key.topic, key.partition, FromTimestamp(time), who=ANONYMOUS, count=1)
     messages = read_messages(client.ask(call))
     return min(messages.first_offset, log.next_offset) if len(messages) else log.next_offset

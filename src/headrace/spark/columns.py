@@ -1,14 +1,14 @@
-"""Whole wire batches of one partition become Arrow record batches, without a loop over messages.
+"""Converts wire batches of one partition to Arrow record batches, without a loop per message.
 
 ```
 batches  [b][b][b][b] [b][b][b] ...     as a segment file or a poll holds them
-walk     headers only: which batches are wanted, about RUN_BYTES of them at a time
-kernel   one run > columns in Arrow's memory layout, every checksum compared
-give     a record batch of the columns asked for, nothing copied but ids and headers
+walk     headers only: select batches, about RUN_BYTES of them at a time
+kernel   one run > columns in Arrow's memory layout, every checksum verified
+yield    a record batch of the requested columns; only ids and headers are copied
 ```
 
 Flow:       read.
-Invariants: every byte that is given was compared with its checksum; offsets rise.
+Invariants: every byte returned was verified by its checksum; offsets rise.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,9 +24,9 @@ from headrace.spark.batches import Batches
 from headrace.spark.headers import HEADERS_TYPE, decode_headers
 from headrace.spark.slices import UNBOUNDED
 
-# About so many bytes become one record batch: what Spark takes in fastest is 1 to 4 MiB of payload.
+# About this many bytes become one record batch: Spark is fastest with 1 to 4 MiB of payload.
 RUN_BYTES = 4 << 20
-# A single batch of a producer may be larger; what it becomes is cut into parts of this payload.
+# A single batch of a producer may be larger; its record batch is split into parts of this size.
 PAYLOAD_BYTES_MAX = 8 << 20
 
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
@@ -47,7 +47,7 @@ _Maker: TypeAlias = Callable[[Columns], pa.Array]
 
 @dataclass(frozen=True)
 class Place:
-    """Whose messages these are, as the columns name it."""
+    """The stream, topic and partition of messages, as the columns show them."""
 
     stream: str
     topic: str
@@ -56,7 +56,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Clip:
-    """Which messages are wanted: offsets and stamps from the first up to, not with, the second."""
+    """The wanted range: offsets and stamps from the first up to, not including, the second."""
 
     offset_min: int = 0
     offset_max: int = UNBOUNDED
@@ -65,7 +65,7 @@ class Clip:
 
 
 def schema_of(columns: Sequence[str]) -> pa.Schema:
-    """Give the Arrow schema of these columns, as Spark compares it: every one nullable."""
+    """Return the Arrow schema of these columns, as Spark compares it: all nullable."""
     return pa.schema([pa.field(name, TYPES[name]) for name in columns])
 
 
@@ -92,10 +92,10 @@ class ColumnReader:
         self._makers = [makers[name] for name in columns]
 
     def read(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        """Give what is wanted of some batches.
+        """Yield record batches of the wanted messages.
 
         Raises:
-            DataDamaged: A batch is not what was stored; the error names its bytes and offsets.
+            DataDamaged: A batch differs from what was stored; the error names bytes and offsets.
         """
         for start, end in self._runs(batches):
             run = batches.data[start:end]
@@ -107,16 +107,16 @@ class ColumnReader:
                 yield from self._cut(made)
 
     def _runs(self, batches: Batches) -> Iterator[tuple[int, int]]:
-        """Give the bytes of batches in the time range, about `RUN_BYTES` of them at a time.
+        """Yield the bytes of batches in the time range, about `RUN_BYTES` of them at a time.
 
-        The kernel passes over those outside the offset range: of a batch that a poll has cut, the
-        header alone does not say its offsets.
+        The kernel skips those outside the offset range: the header alone does not show the offsets
+        of a batch that a poll has cut.
         """
         start = end = 0
         for at, header in batches.walk():
             end = at + header.length
             if header.base_offset >= UNBOUNDED:
-                _verify(batches, at, end)  # No range holds such an offset: nobody else would look.
+                _verify(batches, at, end)  # No range contains it: nothing else would verify it.
             if not self._clip.time_min <= header.base_timestamp < self._clip.time_max:
                 _verify(batches, at, end)
                 if start < at:
@@ -129,7 +129,7 @@ class ColumnReader:
             yield start, end
 
     def _cut(self, made: Columns) -> Iterator[pa.RecordBatch]:
-        """Give one record batch, or several where a producer's batch was very large."""
+        """Yield one record batch, or several if a producer's batch was very large."""
         whole = pa.RecordBatch.from_arrays(
             [make(made) for make in self._makers], schema=self._schema
         )
@@ -145,7 +145,7 @@ class ColumnReader:
             first = end
 
     def _constant(self, name: str, value: str | int, made: Columns) -> pa.Array:
-        """Give a column of one value; the longest made so far serves the shorter ones too."""
+        """Return a column of one value; the longest so far is reused for shorter ones."""
         longest = self._constants.get(name)
         if longest is None or len(longest) < made.messages_count:
             longest = pa.repeat(pa.scalar(value, TYPES[name]), made.messages_count)
@@ -154,7 +154,7 @@ class ColumnReader:
 
 
 def _verify(batches: Batches, start: int, end: int) -> None:
-    """Check a batch that its stamp leaves out: a damaged stamp must not hide messages."""
+    """Verify a batch that its stamp excludes: a damaged stamp must not hide messages."""
     try:
         kernel.verify(batches.data[start:end])
     except BatchError as error:
@@ -171,8 +171,8 @@ def _payloads(made: Columns) -> pa.Array:
 
 
 def _ids(made: Columns) -> pa.Array:
-    """Give the ids as 16 bytes, the highest first: `hex(id)` then reads as the id is written."""
-    # Words instead of bytes: half the time.
+    """Return the ids as 16 bytes, big-endian: `hex(id)` then matches the printed id."""
+    # Swapping words instead of bytes takes half the time.
     words = np.frombuffer(made.ids, dtype=np.uint64).reshape(-1, MESSAGE_ID_BYTES // 8)
     reversed_ids = np.ascontiguousarray(words[:, ::-1]).byteswap(inplace=True)
     ends = np.arange(made.messages_count + 1, dtype=np.int32) * MESSAGE_ID_BYTES

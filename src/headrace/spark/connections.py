@@ -1,7 +1,7 @@
-"""One client for each server and process: a login costs more than a small read.
+"""One client per server and process: a login costs more than a small read.
 
-Spark keeps its Python processes for many tasks and batches. A client makes a lost connection again
-by itself, so it stays until its process ends.
+Spark keeps its Python processes for many tasks and batches. A client reopens a lost connection
+itself, so it stays until its process ends.
 """
 
 import os
@@ -16,16 +16,16 @@ _clients: dict[tuple[int, Settings], Client] = {}
 
 
 def client_of(settings: Settings, *, is_later: bool = False) -> Client:
-    """Give this process's client of a server, logged in.
+    """Return this process's client of a server, logged in.
 
-    A server that nobody has seen is waited for as the settings say. Where one has answered before,
-    as it has when a task runs (`is_later`), it is waited for as by a client that has lost it.
+    For a server that never answered, the settings say how long to wait. If it has answered before,
+    as it has when a task runs (`is_later`), the client waits as after a lost connection.
 
     Raises:
         Unavailable: The server cannot be reached.
         Unauthenticated: The credentials are wrong.
     """
-    key = (os.getpid(), settings)  # A forked process must not use its parent's.
+    key = (os.getpid(), settings)  # A forked process must not use its parent's client.
     with _lock:
         client = _clients.get(key)
         if client is None:
@@ -37,7 +37,7 @@ def client_of(settings: Settings, *, is_later: bool = False) -> Client:
 
 
 def close_clients() -> None:
-    """Close every client of this process; the next one who asks gets a new one."""
+    """Close every client of this process; the next request opens a new one."""
     with _lock:
         own = [key for key in _clients if key[0] == os.getpid()]
         clients = [_clients.pop(key) for key in own]

@@ -1,4 +1,4 @@
-"""Where a read begins or ends, as a user says it: a word, offsets, or times.
+"""Where a read begins or ends, as users write it: a keyword, offsets, or times.
 
 ```
 startingOffsets              earliest | latest | {"shop/orders": {"0": 23, "1": -2}}
@@ -7,8 +7,8 @@ startingOffsetsByTimestamp   {"shop/orders": {"0": 1700000000000}}
 ```
 
 and the same with `ending`. As in Kafka's connector, -2 is the earliest offset and -1 the latest, a
-time stands for the first message that is as new, and the end is not part of what is read. A
-partition that is not named has the edge's word.
+time means the first message at or after it, and the end is exclusive. A partition that is not named
+gets the edge's keyword.
 """
 
 import json
@@ -37,16 +37,16 @@ class Edge:
     times: ByPartition = field(default_factory=dict)
 
     def offset_of(self, topic: str, partition: int) -> int | None:
-        """Give the offset that was named for a partition, if one was."""
+        """Return the offset given for a partition, if there is one."""
         return self.offsets.get(topic, {}).get(partition)
 
     def time_of(self, topic: str, partition: int) -> int | None:
-        """Give the time that was named for a partition, if one was."""
+        """Return the time given for a partition, if there is one."""
         return self.times.get(topic, {}).get(partition, self.time)
 
 
 def parse_offsets(text: str, default: Word, topics: tuple[str, ...]) -> Edge:
-    """Read a word or offsets by partition.
+    """Read a keyword or offsets by partition.
 
     Raises:
         ValueError: It is neither, or names a topic that is not read.
@@ -62,10 +62,10 @@ def parse_offsets(text: str, default: Word, topics: tuple[str, ...]) -> Edge:
 
 
 def parse_time(text: str, default: Word) -> Edge:
-    """Read a time that holds for all partitions.
+    """Read a time for all partitions.
 
     Raises:
-        ValueError: It is no number of milliseconds.
+        ValueError: It is not a number of milliseconds.
     """
     stripped = text.strip()
     if not (stripped.isascii() and stripped.isdecimal() and int(stripped) <= _MILLIS_MAX):
@@ -77,7 +77,7 @@ def parse_times(text: str, default: Word, topics: tuple[str, ...]) -> Edge:
     """Read times by partition.
 
     Raises:
-        ValueError: They are no such map, or one names a topic that is not read.
+        ValueError: It is not such a map, or names a topic that is not read.
     """
     millis = _parse_map(text, topics, low=0, high=_MILLIS_MAX)
     return Edge(

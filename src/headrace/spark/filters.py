@@ -1,6 +1,6 @@
-"""Which filters of a query become bounds, so that whole segments are never opened.
+"""Converts filters of a query to bounds, so that whole segments are never opened.
 
-What is taken here is exact: Spark does not look at those rows again.
+The filters taken here are exact: Spark does not check those rows again.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 _MICROSECOND = timedelta(microseconds=1)
 _NEVER_NULL = ("stream", "topic", "partition", "offset")
 
-# From the first value that fits up to, not including, the first that does not.
+# From the first value that matches up to, not including, the first that does not.
 _Range: TypeAlias = tuple[int, int]
 _RANGES: dict[type[Filter], Callable[[int], _Range]] = {
     EqualTo: lambda value: (value, value + 1),
@@ -37,10 +37,10 @@ _RANGES: dict[type[Filter], Callable[[int], _Range]] = {
 
 
 def push(filters: list[Filter], bounds: Bounds, *, has_losses: bool) -> tuple[Bounds, list[Filter]]:
-    """Give narrower bounds, and the filters that Spark must still apply, the same objects.
+    """Return narrower bounds, and the filters that Spark must still apply, as the same objects.
 
-    With `has_losses` there may be rows without a timestamp, which say that messages are gone: then
-    filters of the timestamp narrow the bounds and are applied by Spark too.
+    With `has_losses` there may be rows without a timestamp, which report missing messages: filters
+    of the timestamp then narrow the bounds and are also applied by Spark.
     """
     left: list[Filter] = []
     for each in filters:
@@ -71,7 +71,7 @@ def _column(each: Filter) -> str | None:
 
 
 def _number(column: str | None, value: object) -> int | None:
-    """Give the value that a column is compared with as we count, if we bound that column."""
+    """Return the value that a column is compared with, in our units, if that column has bounds."""
     if column == "timestamp" and isinstance(value, datetime) and value.tzinfo is not None:
         return (value - _EPOCH) // _MICROSECOND
     if column == "offset" and isinstance(value, int):

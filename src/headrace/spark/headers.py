@@ -1,9 +1,9 @@
-"""User headers as an Arrow map: names are text, values the bytes that travelled.
+"""User headers as an Arrow map: names are text, values are the bytes as sent.
 
-A message without headers has none: null. Of a name that is there twice the last one holds, as in
-the client. A name that is no text becomes the text of its value. Numbers are little-endian, and a
-text casts to `string` as it is. Headers that cannot be read, such as encrypted ones, are one entry:
-their bytes under the name `!raw`.
+A message without headers is null. If a name occurs twice the last one wins, as in the client. A
+name that is not text becomes the text of its value. Numbers are little-endian, and a text casts to
+`string` unchanged. Headers that cannot be decoded, such as encrypted ones, are one entry: their
+bytes under the name `!raw`.
 
 Flow: read.
 """
@@ -16,12 +16,12 @@ from headrace.wire.errors import DecodeError
 from headrace.wire.fields import UNREADABLE_HEADERS, Field, decode_user_headers
 
 HEADERS_TYPE = pa.map_(pa.string(), pa.binary())
-# Most producers send the same few sets of headers again and again.
+# Most producers send the same few sets of headers repeatedly.
 _KNOWN_MAX = 1024
 
 
 def decode_headers(made: Columns) -> pa.Array:
-    """Give the column of the headers; only messages that have some cost a step in Python."""
+    """Return the column of the headers; Python code runs only for messages with headers."""
     count = made.messages_count
     if not made.headers:
         return pa.nulls(count, HEADERS_TYPE)
@@ -38,7 +38,7 @@ def decode_headers(made: Columns) -> pa.Array:
         sizes[index] = len(pairs)
     offsets = np.zeros(count + 1, dtype=np.int32)
     np.cumsum(sizes, out=offsets[1:])
-    # An offset that is null makes its entry null; the last one, which ends the column, never is.
+    # A null offset makes its entry null; the last one, which ends the column, is never null.
     is_none = np.append(sizes == 0, [False])
     return pa.MapArray.from_arrays(
         pa.array(offsets, mask=is_none), pa.array(names, pa.string()), pa.array(values, pa.binary())
@@ -62,7 +62,7 @@ def _read(raw: bytes) -> dict[str, bytes]:
 
 
 def _name(key: Field) -> str:
-    """Give the name of a header; bytes that are no text show as escapes."""
+    """Return the name of a header; bytes that are not text are escaped."""
     try:
         value = key.value
     except DecodeError:

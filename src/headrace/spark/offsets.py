@@ -1,6 +1,6 @@
-"""How far a query has come: for every partition its incarnation, its history and the next offset.
+"""The progress of a query: for every partition its incarnation, history and next offset.
 
-Spark keeps this in its checkpoint as text and compares the text, so equal offsets must be equal
+Spark stores this in its checkpoint as text and compares the text, so equal offsets must be equal
 text: keys are sorted.
 
 ```
@@ -8,8 +8,8 @@ text: keys are sorted.
  "topics": {"shop/orders": {"0": {"history": 0, "incarnation": 12, "next": 500}}}}
 ```
 
-`incarnation` tells a partition from one made anew under the same name, `history` from the time
-before it was purged. `group` is there for the listener, which sees nothing else of a source.
+`incarnation` distinguishes a partition from one created again under the same name, `history` from
+the time before a purge. `group` is for the listener, which sees nothing else of a source.
 
 Flow: checkpoint.
 """
@@ -32,14 +32,14 @@ class Key(NamedTuple):
 
 
 class Position(NamedTuple):
-    """A place in one history of one incarnation of a partition: the offset that comes next."""
+    """A position in one history of one incarnation of a partition: the next offset."""
 
     incarnation: int
     history: int
     next: int
 
     def is_same_log(self, other: "Position") -> bool:
-        """Whether both count the offsets of the same log."""
+        """Whether both are offsets of the same log."""
         return self[:2] == other[:2]
 
 
@@ -47,11 +47,11 @@ Positions: TypeAlias = Mapping[Key, Position]
 
 
 class OffsetsError(ValueError):
-    """A checkpoint's text is none of ours."""
+    """The text of a checkpoint was not written by this source."""
 
 
 def encode_offsets(positions: Positions, group: str | None) -> dict[str, object]:
-    """Give what Spark is to write; equal positions give equal text."""
+    """Return the text for Spark's checkpoint; equal positions give equal text."""
     topics: dict[str, dict[str, dict[str, int]]] = {}
     for key in sorted(positions, key=lambda each: (each.topic, str(each.partition))):
         place = positions[key]
@@ -61,10 +61,10 @@ def encode_offsets(positions: Positions, group: str | None) -> dict[str, object]
 
 
 def decode_offsets(offsets: object) -> dict[Key, Position]:
-    """Read what `encode_offsets` gave.
+    """Read the result of `encode_offsets`.
 
     Raises:
-        OffsetsError: It is something else.
+        OffsetsError: It is another text.
     """
     try:
         return _read_topics(offsets)
@@ -76,7 +76,7 @@ def decode_offsets(offsets: object) -> dict[Key, Position]:
 
 
 def decode_group(offsets: object) -> str | None:
-    """Give the consumer group that offsets name, if they name one."""
+    """Return the consumer group in the offsets, if there is one."""
     group = offsets.get("group") if isinstance(offsets, dict) else None
     return group if isinstance(group, str) else None
 

@@ -1,4 +1,4 @@
-"""Takes options one by one, in any case, and gathers what is wrong with them for one message."""
+"""Reads options one by one, with case-insensitive names, and collects problems in one message."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
@@ -10,11 +10,11 @@ T = TypeVar("T")
 
 
 class OptionsError(ValueError):
-    """Options are wrong; the message names every problem."""
+    """Options are wrong; the message lists every problem."""
 
 
 class OptionReader:
-    """Takes options one by one and gathers what is wrong with them."""
+    """Reads options one by one and collects problems."""
 
     def __init__(self, given: Mapping[str, str], known: Sequence[str]) -> None:
         self._known = known
@@ -26,14 +26,14 @@ class OptionReader:
         return name.lower() in self._given
 
     def refuse_unknown(self) -> None:
-        """Note options that there are not, each with the one that was meant."""
+        """Record unknown options, each with the most similar known one."""
         known = [name.lower() for name in self._known]
         for name in sorted(self._given):
             if name not in known:
                 self.problems.append(f"{name}: no such option{hint_nearest(name, self._known)}")
 
     def take(self, name: str, parse: Callable[[str], T], default: T) -> T:
-        """Give an option's value, or the default if it is missing or wrong."""
+        """Return an option's value, or the default if it is missing or wrong."""
         text = self._given.get(name.lower())
         if text is None:
             return default
@@ -44,14 +44,14 @@ class OptionReader:
             return default
 
     def take_count(self, name: str) -> int | None:
-        """Give a number of 1 or more, or None."""
+        """Return a number of 1 or more, or None."""
         return self.take(name, read_count, None)
 
     def raise_problems(self) -> None:
-        """Say all that was wrong.
+        """Raise an error that lists all problems, if there are any.
 
         Raises:
-            OptionsError: Something was.
+            OptionsError: There are problems.
         """
         if not self.problems:
             return

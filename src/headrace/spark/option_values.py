@@ -1,6 +1,6 @@
-"""Single values of options, out of the text that a user wrote.
+"""Reads single option values from the user's text.
 
-Each function raises a ValueError that says what is wrong with the text and what would be right.
+Each function raises a ValueError that says what is wrong with the text and what is allowed.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def choose(choices: Mapping[str, T]) -> Callable[[str], T]:
-    """Give a reader of one of some words, in any case."""
+    """Return a reader for one of some words, case-insensitive."""
 
     def parse(text: str) -> T:
         chosen = choices.get(text.strip().lower())
@@ -30,7 +30,7 @@ def choose(choices: Mapping[str, T]) -> Callable[[str], T]:
 
 
 def read_text(text: str) -> str:
-    """Read a text that says something."""
+    """Read a text that is not empty."""
     if not text.strip():
         raise ValueError("is empty")
     return text.strip()
@@ -62,7 +62,7 @@ def read_offset(text: str) -> int:
 
 
 def read_time(text: str) -> int:
-    """Read a time with its zone, as microseconds since 1970; what is before is 1970."""
+    """Read a time with its zone as microseconds since 1970; earlier times become 1970."""
     try:
         time = datetime.fromisoformat(text.strip())
     except ValueError:

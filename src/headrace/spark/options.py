@@ -1,7 +1,7 @@
-"""What a user writes behind `format("headrace")`, checked as a whole.
+"""The options of `format("headrace")`, checked as a whole.
 
-Names are Kafka's where the meaning is Kafka's. All that is wrong is said in one message, each
-problem with its option and the way out.
+Names are Kafka's where the meaning is Kafka's. All problems are reported in one message, each with
+its option and what to do.
 """
 
 import os
@@ -64,7 +64,7 @@ _FLAGS = {"true": True, "false": False}
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """The options, made whole. Secrets are in `connection`, which is not shown."""
+    """The options, with defaults filled in. Secrets are in `connection`, which is not shown."""
 
     topics: tuple[str, ...]
     connection: Settings = field(repr=False)
@@ -83,7 +83,7 @@ class SourceOptions:
 
     @property
     def has_errors(self) -> bool:
-        """Whether rows can say what is wrong with them."""
+        """Whether rows can report what is wrong with them."""
         return self.is_typed or self.on_loss == "report"
 
 
@@ -93,12 +93,12 @@ def read_options(
     *,
     streaming: bool | None = None,
 ) -> SourceOptions:
-    """Make options whole; names are taken in any case.
+    """Return the options, with defaults filled in; names are case-insensitive.
 
-    Without `streaming` it is not known yet whether they are a stream's, and both are right.
+    Without `streaming` it is not known yet whether they are for a stream, and both are allowed.
 
     Raises:
-        OptionsError: One is wrong or unknown, or two contradict each other.
+        OptionsError: An option is wrong or unknown, or two contradict each other.
     """
     reader = OptionReader(given, OPTIONS)
     reader.refuse_unknown()
@@ -156,7 +156,7 @@ def _read_subscription(text: str) -> tuple[str, ...]:
 
 
 def _read_connection(reader: OptionReader, environment: Mapping[str, str]) -> Settings:
-    """Resolve where and as whom here, on the driver: a task's environment is another one."""
+    """Resolve address and credentials on the driver: a task's environment differs."""
     given: ConnectOptions = {}
     for name in ("username", "password", "token"):
         if reader.has(name):
@@ -212,7 +212,7 @@ def _read_on_loss(reader: OptionReader) -> OnLoss:
 
 
 def _relate(reader: OptionReader, options: SourceOptions, *, streaming: bool | None) -> None:
-    """Notice what is wrong only together."""
+    """Record problems of options in combination."""
     if options.value_schema and not options.is_typed:
         reader.problems.append("valueSchema: goes with valueFormat json, which is not set")
     for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):

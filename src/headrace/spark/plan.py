@@ -1,7 +1,7 @@
-"""From two offset maps to the slices that tasks read: a pure function.
+"""From two maps of offsets to the slices that tasks read: a pure function.
 
 ```
-start, end, what the partitions hold      ranges        clip        cut off what is gone
+start, end, logs of the partitions        ranges        clip        remove missing offsets
  {0: 100, 1: 0}  {0: 900, 1: 50}   ──►  [100, 900)  ──► bounds ──►  losses, exactly
                                                                      │
  slices  ◄── split by records, bytes, minPartitions  ◄── prune segments by their stamps
@@ -9,7 +9,7 @@ start, end, what the partitions hold      ranges        clip        cut off what
 
 Flow:       plan.
 Invariants: the slices of a partition are disjoint, in order, and hold every offset of its range
-            that is within the bounds, is not lost and not gone; what is gone is named.
+            that is within the bounds and not missing; missing ranges are listed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,26 +28,26 @@ NO_PARTITION = "there is no such partition any more"
 
 @dataclass(frozen=True)
 class Plan:
-    """What tasks are to read, and what nobody can read any more."""
+    """The slices for the tasks, and the ranges that are lost."""
 
     slices: list[Slice] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
 
 
 class PlanError(Exception):
-    """A range cannot be read now, whatever the user accepts to lose."""
+    """A range cannot be read now, whatever losses the user accepts."""
 
 
 def position_of(log: SegmentPlan, upcoming: int) -> Position:
-    """Give a place in the log that a partition has now."""
+    """Return a position in the partition's current log."""
     return Position(log.created_revision, log.history_epoch, upcoming)
 
 
 def complete(start: Positions, logs: Mapping[Key, SegmentPlan]) -> dict[Key, Position]:
-    """Give the start with a place for every partition that is new.
+    """Return the start with a position for every new partition.
 
-    It is read from its first message ever if its topic is known, so that what was trimmed before
-    anybody saw it is told, and from the oldest that is there if the topic is new too.
+    If its topic is known, a new partition is read from offset 0, so that messages trimmed before
+    they were read are reported; if the topic is new too, from its oldest existing message.
     """
     known = {key.topic for key in start}
     begun = dict(start)
@@ -64,9 +64,9 @@ def plan(
     bounds: Bounds = Bounds(),  # noqa: B008 - frozen
     split: Split = Split(),  # noqa: B008 - frozen
 ) -> Plan:
-    """Give the slices of everything from `start` up to `end`.
+    """Return the slices of everything from `start` up to `end`.
 
-    A partition that `start` does not name is new: `complete` says where it begins.
+    A partition that is not in `start` is new: `complete` decides where it begins.
 
     Raises:
         PlanError: A partition ends before the range does.
@@ -115,18 +115,18 @@ def _plan_partition(
     made.losses.extend(losses)
     runs = _prune(first, stop, log.segments, bounds)
     if not runs and losses:
-        runs = [(first, first)]  # Somebody has to give the rows that report the losses.
+        runs = [(first, first)]  # An empty slice for the rows that report the losses.
     for index, (low, high) in enumerate(runs):
         made.slices.append(make_slice(key, low, high, bounds, log, losses if not index else []))
 
 
 def explain_other(old: Position, new: Position) -> str:
-    """Say why a place in one log is none in another one of the same name."""
+    """Return why a position in one log is not one in another log of the same name."""
     return PURGED if old.incarnation == new.incarnation else ANEW
 
 
 def find_gone(key: Key, first: int, end: int, lost: Sequence[OffsetRange]) -> list[Loss]:
-    """Give what of a range is gone, without what never was there (O3.5)."""
+    """Return the missing parts of a range, without offsets that never existed (O3.5)."""
     gone = []
     for gap in lost:
         if gap.end > first and gap.first < end:
@@ -141,7 +141,7 @@ def find_gone(key: Key, first: int, end: int, lost: Sequence[OffsetRange]) -> li
 def _prune(
     first: int, end: int, segments: Sequence[PlannedSegment], bounds: Bounds
 ) -> list[tuple[int, int]]:
-    """Give the runs of a range that may hold wanted stamps; what is in no segment may."""
+    """Return the parts of a range that may contain wanted stamps; parts without a segment may."""
     runs = []
     for segment in segments:
         is_wanted = (

@@ -1,14 +1,14 @@
-"""Reads one slice in a task: sealed segments from their files where they open, the rest by polls.
+"""Reads one slice in a task: sealed segments from their files if possible, the rest by polls.
 
 ```
 position ─► a sealed segment begins here ─► its file opens and is the one planned ─► columns
-                │ no                             │ no: moved, trimmed, not ours to read
-                └──────────► poll from the broker ◄┘ ─► every gap is lost, or a loss ─► columns
+                │ no                             │ no: moved, trimmed, not readable
+                └──────────► poll from the broker ◄┘ ─► gaps never existed or are losses ─► columns
 ```
 
 Flow:       read.
-Invariants: every byte is compared with its checksum; every offset of the slice is given, was never
-            there (O3.5), or is a loss that the user is told of as he wants it (D12).
+Invariants: every byte is verified by its checksum; every offset of the slice is returned, never
+            existed (O3.5), or is a loss that is reported as the user wants it (D12).
 """
 
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ from headrace.wire.identifiers import FromOffset
 
 @dataclass(frozen=True)
 class Reading:
-    """How slices are to be read; it travels to the tasks."""
+    """How to read slices; it is sent to the tasks."""
 
     connection: Settings = field(repr=False)
     shape: Shape
@@ -47,14 +47,14 @@ class Reading:
 
 
 def read_slice(reading: Reading, wanted: Slice) -> Iterator[pa.RecordBatch]:
-    """Give the rows of a slice.
+    """Yield the rows of a slice.
 
     Raises:
-        DataLossError: Messages are gone, and the user wants an error.
-        DataDamaged: Bytes are not what was stored.
+        DataLossError: Messages are missing, and the user wants an error.
+        DataDamaged: Bytes differ from what was stored.
         SegmentUnusable: A file cannot be read, and the user wants files only.
-        PlanError: The partition was purged or made anew meanwhile.
-        NotFound: It was removed meanwhile.
+        PlanError: The partition was purged or created again meanwhile.
+        NotFound: The partition was deleted meanwhile.
     """
     yield from _SliceReader(reading, wanted).read()
 
@@ -80,7 +80,7 @@ class _SliceReader:
             with ExitStack() as stack:
                 file = self._open(segment, stack)
                 if file is None:
-                    continue  # The polls that come next begin before it and end behind it.
+                    continue  # The next polls begin before it and end after it.
                 yield from self._poll(unread, start)
                 yield from self._read_file(file, start, end)
                 unread = end
@@ -91,7 +91,7 @@ class _SliceReader:
     # Files.
 
     def _open(self, segment: PlannedSegment, stack: ExitStack) -> OpenSegment | None:
-        """Open the file of a segment if the user wants it and it can be used."""
+        """Return the open file of a segment if the user wants files and it is usable."""
         if self._reading.read == "broker":
             return None
         if not self._slice.log.folder:
@@ -120,7 +120,7 @@ class _SliceReader:
     # The broker.
 
     def _poll(self, first: int, end: int) -> Iterator[pa.RecordBatch]:
-        """Read a range by polls; each answer may hold less than was asked for."""
+        """Read a range by polls; each answer may hold less than requested."""
         first = self._skip_lost(first)
         while first < end:
             self._has_polled = True
@@ -147,7 +147,7 @@ class _SliceReader:
             first = self._skip_lost(position)
 
     def _in_time(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Leave out what is too old or too new; gaps were looked for before."""
+        """Remove rows that are too old or too new; gaps were checked before."""
         bounds = self._slice.bounds
         if not bounds.has_times:
             return batch
@@ -166,7 +166,7 @@ class _SliceReader:
         return position
 
     def _lose_gaps(self, position: int, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Tell of the offsets that are missing before a batch and within it."""
+        """Report the offsets that are missing before a batch and within it."""
         offsets = batch.column("offset")
         first, last = offsets[0].as_py(), offsets[-1].as_py()
         yield from self._lose(position, first)
@@ -189,7 +189,7 @@ class _SliceReader:
             )
 
     def _check_same_log(self) -> None:
-        """Notice that what was polled is of another log than what was planned."""
+        """Raise if the polled log is not the planned one."""
         key = self._slice.key
         log = find_log(client_of(self._reading.connection, is_later=True), key)
         if not position_of(log, 0).is_same_log(position_of(self._slice.log, 0)):

@@ -1,4 +1,4 @@
-"""Makes the rows that Spark gets from the columns of messages: in its order, with its types."""
+"""Makes rows for Spark from the columns of messages: in its order, with its types."""
 
 from collections.abc import Sequence
 
@@ -14,8 +14,8 @@ class RowMaker:
     """Makes rows of one shape.
 
     Attributes:
-        columns: The columns of messages that it needs: those of the shape, the offset by which
-            gaps are seen, the timestamp by which rows are chosen, and the value to be read.
+        columns: The columns of messages that it needs: those of the shape, the offset to find
+            gaps, the timestamp to select rows, and the value to decode.
     """
 
     def __init__(self, shape: Shape) -> None:
@@ -27,7 +27,7 @@ class RowMaker:
         self.columns = tuple(dict.fromkeys(needed))
 
     def make(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Give the rows of messages."""
+        """Return the rows of messages."""
         found = {name: batch.column(name) for name in self._shape.message_columns}
         if self._values is not None:
             arrays, errors = self._values.read(batch.column("payload"))
@@ -38,7 +38,7 @@ class RowMaker:
         return self._assemble(found)
 
     def report(self, place: Place, losses: Sequence[Loss]) -> pa.RecordBatch:
-        """Give a row for each loss: where it begins, and in words what is gone."""
+        """Return a row per loss: its position, and a text with the missing offsets."""
         count = len(losses)
         found = {
             "stream": pa.array([place.stream] * count, pa.string()),

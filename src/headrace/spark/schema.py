@@ -1,12 +1,12 @@
-"""The columns of a topic: those of every message, those that its value is read into, and `_error`.
+"""The columns of a topic: of every message, of its decoded value, and `_error`.
 
 ```
 stream topic partition offset timestamp origin_timestamp id payload headers | amount ... | _error
             what every message has, or the `columns` named                  | valueSchema| why not
 ```
 
-`_error` is null, or says why the value could not be read (its typed columns are null then), or,
-with `onDataLoss` set to `report`, which offsets are gone (all but the place is null then).
+`_error` is null, or says why the value could not be decoded (its typed columns are then null), or,
+with `onDataLoss` set to `report`, which offsets are missing (all but the position is then null).
 """
 
 from dataclasses import dataclass
@@ -43,12 +43,12 @@ ERROR_COLUMN = "_error"
 
 
 class SchemaError(ValueError):
-    """Columns are asked for that this source does not have."""
+    """The requested columns do not exist in this source."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """The rows to give: all fields in order, and which of them a value is read into."""
+    """The rows to return: all fields in order, and which of them come from the value."""
 
     schema: StructType
     typed: StructType
@@ -61,17 +61,17 @@ class Shape:
 
     @property
     def has_error(self) -> bool:
-        """Whether rows have a place for what is wrong with them."""
+        """Whether rows have a column for errors."""
         return ERROR_COLUMN in self.schema.fieldNames()
 
     @property
     def arrow(self) -> "pa.Schema":
-        """The schema that Spark compares the first batch with."""
+        """The schema that Spark compares with the first batch."""
         return to_arrow_schema(self.schema, timezone="UTC")
 
 
 def describe(columns: tuple[str, ...], value_schema: str, *, has_error: bool) -> str:
-    """Give the columns as DDL, which Spark itself parses: no parser is at hand here."""
+    """Return the columns as DDL, which Spark itself parses."""
     fields = [f"`{name}` {MESSAGE_COLUMNS[name].simpleString()}" for name in columns]
     fields += [value_schema] if value_schema else []
     fields += [f"`{ERROR_COLUMN}` string"] if has_error else []
@@ -81,13 +81,13 @@ def describe(columns: tuple[str, ...], value_schema: str, *, has_error: bool) ->
 def read_shape(
     schema: StructType, columns: tuple[str, ...], *, is_typed: bool, has_error: bool
 ) -> Shape:
-    """Find out what each field of the schema to give is; a user may ask for some of them only.
+    """Determine the origin of each requested field; a user may request only some of them.
 
-    A field that has the name of a message column which `columns` leaves out is one of the value.
+    A field with the name of a message column that `columns` leaves out belongs to the value.
 
     Raises:
-        SchemaError: A field is unknown, twice there, of another type, or not nullable; or the
-            errors of values are asked for and no value.
+        SchemaError: A field is unknown, duplicated, of another type, or not nullable; or the
+            errors of values are requested without a value.
     """
     problems: list[str] = []
     typed: list[StructField] = []

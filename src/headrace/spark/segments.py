@@ -1,16 +1,16 @@
-"""Opens the file of a sealed segment, and reads it piece by piece, each held against the plan.
+"""Opens the file of a sealed segment and reads it in pieces, each verified against the plan.
 
 ```
-open    the header names the partition, incarnation and history of the plan; the length is there
-piece   read whole > its batches follow each other > the chain of their checksums is the plan's
+open    the header has the partition, incarnation and history of the plan; the length suffices
+piece   read whole > its batches are contiguous > the chain of their checksums is the plan's
 ```
 
-The file is read, not mapped: memory stays at one piece, and a file that is cut under a reader is an
-error of the read, not a signal that ends the worker.
+The file is read, not mapped: memory stays at one piece, and a file that is truncated while it is
+read raises an error instead of a signal that ends the worker.
 
 Flow:       read.
-Invariants: a piece is given only if its batches are, in their order, those that were committed;
-            their own checksums are compared when they become columns.
+Invariants: a piece is returned only if its batches are, in order, those that were committed;
+            their own checksums are verified when they become columns.
 """
 
 import os
@@ -30,12 +30,12 @@ from headrace.wire.segment import SegmentHeader, decode_segment_header
 
 
 class SegmentUnusable(Exception):  # noqa: N818 - says what is so, as the client's errors do
-    """The file cannot be read from here, or is another one: the broker has the messages."""
+    """The file cannot be read here, or is another one: read from the broker instead."""
 
 
 @dataclass(frozen=True)
 class SegmentSource:
-    """All that a task needs to know to read one sealed segment; it travels to executors."""
+    """All that a task needs to read one sealed segment; it is sent to executors."""
 
     path: str
     header: SegmentHeader
@@ -43,7 +43,7 @@ class SegmentSource:
 
     @classmethod
     def of(cls, plan: SegmentPlan, segment: PlannedSegment) -> "SegmentSource":
-        """Take one segment of a plan that tells where its files are."""
+        """Return the source of one segment of a plan that has file locations."""
         header = SegmentHeader(
             namespace=plan.namespace,
             created_revision=plan.created_revision,
@@ -54,7 +54,7 @@ class SegmentSource:
 
 
 class OpenSegment:
-    """A segment file that was found to be the one of the plan; made by `open_segment`."""
+    """A segment file that matches the plan; created by `open_segment`."""
 
     def __init__(self, fd: int, source: SegmentSource) -> None:
         self._fd = fd
@@ -63,14 +63,14 @@ class OpenSegment:
 
     @property
     def path(self) -> str:
-        """The file, as errors name it."""
+        """The path of the file, for errors."""
         return self._source.path
 
     def pieces(self, clip: Clip) -> Iterator[Batches]:
-        """Give the pieces that hold offsets of a range, in order; others are not read.
+        """Yield the pieces that contain offsets of a range, in order; others are not read.
 
         Raises:
-            DataDamaged: A piece is not what was committed; the error names its bytes and offsets.
+            DataDamaged: A piece differs from what was committed; the error names bytes and offsets.
         """
         segment = self._source.segment
         if segment.newest_stamp < clip.time_min or segment.oldest_stamp >= clip.time_max:
@@ -97,7 +97,7 @@ class OpenSegment:
         return batches
 
     def _check(self, batches: Batches, piece: PlannedPiece, end: int) -> None:
-        """Compare what the headers of the batches say with the plan."""
+        """Compare the headers of the batches with the plan."""
         chain = 0
         position = batches.position
         expected = piece.first_offset
@@ -118,14 +118,14 @@ class OpenSegment:
 
 @contextmanager
 def open_segment(source: SegmentSource) -> Iterator[OpenSegment]:
-    """Open the file of a planned segment if it can be used.
+    """Open the file of a planned segment if it is usable.
 
     Raises:
-        SegmentUnusable: It does not open, is too short, or is of another partition, incarnation or
-            history; its messages must be asked of the broker.
+        SegmentUnusable: It does not open, is too short, or belongs to another partition,
+            incarnation or history; its messages must be read from the broker.
     """
     try:
-        # What is no file must not be waited for.
+        # Do not block on something that is not a regular file.
         fd = os.open(source.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         raise SegmentUnusable(f"{source.path}: {error.strerror}") from error
@@ -154,7 +154,7 @@ def _check_file(fd: int, source: SegmentSource) -> None:
 
 
 def _read_at(fd: int, position: int, length: int) -> memoryview:
-    """Give bytes of a file; fewer only if it ends before."""
+    """Return bytes of a file; fewer only if it ends before."""
     data = memoryview(bytearray(length))
     done = 0
     while done < length:

@@ -1,4 +1,4 @@
-"""A Spark session with the settings that this source is at its best with.
+"""A Spark session with the recommended settings for this source.
 
 ```python
 from headrace.spark.session import session
@@ -7,7 +7,7 @@ spark = session("orders").getOrCreate()
 orders = spark.readStream.format("headrace").option("topic", "shop/orders").load()
 ```
 
-Any other session serves as well; it then needs Java 17 or newer and `PYSPARK_PYTHON` of its own.
+Any other session works too; it needs Java 17 or newer, and `PYSPARK_PYTHON` must be set.
 """
 
 import os
@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from headrace.spark.java import find_java_home
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
-# What Spark tells the process of a streaming source, by variables of its environment.
+# The environment variables that Spark sets for the process of a streaming source.
 STREAM_VARIABLES = (
     "SPARK_AUTH_SOCKET_TIMEOUT",
     "SPARK_BUFFER_SIZE",
@@ -35,14 +35,14 @@ _CORES = re.compile(r"local\[(\d+)(?:,\d+)?\]")
 def session(
     app: str, *, master: str = "local[*]", conf: Mapping[str, str] | None = None
 ) -> SparkSession.Builder:
-    """Give a builder: `session("orders").getOrCreate()`; `conf` wins over what is set here.
+    """Return a builder: `session("orders").getOrCreate()`; `conf` overrides the settings here.
 
-    It finds Java, has tasks run by this very Python, lets filters of a batch be pushed down, and
-    keeps a local Spark on loopback. It sets environment variables that Spark reads when its Java
-    process starts.
+    It finds Java, runs tasks with this Python, enables filter pushdown for batches, and binds a
+    local Spark to loopback. It sets environment variables that Spark reads when its Java process
+    starts.
 
     Raises:
-        NoJavaError: There is no Java that could serve.
+        NoJavaError: There is no suitable Java.
     """
     os.environ.update(spark_environment())
     settings = {PUSHDOWN: "true", "spark.pyspark.python": sys.executable}
@@ -56,12 +56,12 @@ def session(
 
 
 def prepare_streams(spark: SparkSession) -> None:
-    """Make it safe to start several streams from topics at once; call it before the first.
+    """Make it safe to start several streams at once; call it once before the first.
 
     Every stream of a JVM puts the same variables into one map, each from its own thread and without
-    a lock (Spark 4.3). Two that add a name at the same moment leave a map that Spark can never
-    serialize again, and with it every query of the session fails until the JVM ends. A name that is
-    there already is only given its value anew, so all of them are put there first.
+    a lock (Spark 4.3). Two that add a name at the same moment can corrupt the map: Spark cannot
+    serialize it any more, and every query of the session fails until the JVM ends. Setting a name
+    that exists only changes its value, so all of them are added here first.
     """
     variables = stream_variables(spark)
     for name in STREAM_VARIABLES:
@@ -69,17 +69,17 @@ def prepare_streams(spark: SparkSession) -> None:
 
 
 def stream_variables(spark: SparkSession) -> Any:  # noqa: ANN401 - a map of the JVM
-    """Give the variables that all streams from topics share, as Spark holds them."""
-    session: Any = spark._jsparkSession  # noqa: SLF001 - no other way; a test holds these names
+    """Return the variables that all streams from topics share, as Spark holds them."""
+    session: Any = spark._jsparkSession  # noqa: SLF001 - no other way; a test checks these names
     source = session.sessionState().dataSourceManager().lookupDataSource("headrace")
     return source.dataSourceCls().envVars()
 
 
 def spark_environment() -> dict[str, str]:
-    """Give the variables that Spark's own commands need: which Java, and which Python.
+    """Return the environment variables for Spark's own commands: the Java and the Python.
 
     Raises:
-        NoJavaError: There is no Java that could serve.
+        NoJavaError: There is no suitable Java.
     """
     return {
         "JAVA_HOME": str(find_java_home(os.environ)),
@@ -94,6 +94,6 @@ def _local_settings(master: str) -> dict[str, str]:
     return {
         "spark.driver.host": _LOOPBACK,
         "spark.driver.bindAddress": _LOOPBACK,
-        # Spark's 200 are for a cluster: each costs 20 to 35 ms, whatever it holds.
+        # Spark's default of 200 is for a cluster: each partition costs 20 to 35 ms, even if empty.
         "spark.sql.shuffle.partitions": str(count),
     }

@@ -1,8 +1,7 @@
-"""What one task reads: a slice of a partition, cut to the size that is wanted.
+"""What one task reads: a slice of a partition, cut to the wanted size.
 
 Flow:       plan.
-Invariants: the parts of a slice are disjoint, in order, and are the whole of it; its losses are
-            told once.
+Invariants: the parts of a slice are disjoint, in order, and cover it; its losses are reported once.
 """
 
 from collections.abc import Sequence
@@ -14,13 +13,13 @@ from headrace.spark.offsets import Key
 from headrace.wire.commands.segments import SegmentPlan
 
 UNBOUNDED = 1 << 63
-# A partition of less is one task: each further task costs 20 to 35 ms.
+# A smaller partition is one task: each further task costs 20 to 35 ms.
 SLICE_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Which rows are wanted at all: offsets and stamps from the first up to, not with, the last."""
+    """The wanted rows: offsets and stamps from the first up to, not including, the last."""
 
     offset_min: int = 0
     offset_max: int = UNBOUNDED
@@ -34,13 +33,13 @@ class Bounds:
 
     @property
     def has_times(self) -> bool:
-        """Whether stamps decide about rows."""
+        """Whether the bounds limit stamps."""
         return self.time_min > 0 or self.time_max < UNBOUNDED
 
 
 @dataclass(frozen=True)
 class Split:
-    """How many tasks are wanted, if the user says so."""
+    """The wanted number of tasks, if the user sets it."""
 
     partitions_min: int | None = None
     records_max: int | None = None
@@ -48,9 +47,9 @@ class Split:
 
 @dataclass(frozen=True)
 class Slice:
-    """What one task reads: a range of offsets of one partition, and where it may lie.
+    """The input of one task: a range of offsets of one partition, and where to find it.
 
-    `log` has the segments and lost ranges that touch the range, and no others.
+    `log` has only the segments and lost ranges that touch the range.
     """
 
     key: Key
@@ -64,12 +63,12 @@ class Slice:
 def make_slice(
     key: Key, first: int, end: int, bounds: Bounds, log: SegmentPlan, losses: Sequence[Loss]
 ) -> Slice:
-    """Give a slice that knows of the log only what concerns it."""
+    """Return a slice with only the relevant part of the log."""
     return Slice(key, first, end, bounds, _narrow(log, first, end), tuple(losses))
 
 
 def _narrow(log: SegmentPlan, first: int, end: int) -> SegmentPlan:
-    """Leave out what a task does not need to know."""
+    """Return the log without what a task does not need."""
     return SegmentPlan(
         namespace=log.namespace,
         created_revision=log.created_revision,
@@ -86,7 +85,7 @@ def _narrow(log: SegmentPlan, first: int, end: int) -> SegmentPlan:
 
 
 def split_slices(slices: Sequence[Slice], split: Split) -> list[Slice]:
-    """Cut slices that are too large, and all in proportion if more are wanted."""
+    """Split slices that are too large, and all in proportion if more are wanted."""
     total = sum(each.end - each.first for each in slices)
     cut: list[Slice] = []
     for each in slices:
@@ -101,7 +100,7 @@ def split_slices(slices: Sequence[Slice], split: Split) -> list[Slice]:
 
 
 def _bytes_of(each: Slice) -> int:
-    """Give about how many bytes of segments a slice touches; the tail is never large."""
+    """Return about how many bytes of segments a slice touches; the tail is always small."""
     total = 0
     for segment in each.log.segments:
         low, high = max(each.first, segment.base_offset), min(each.end, segment.end_offset)
@@ -110,7 +109,7 @@ def _bytes_of(each: Slice) -> int:
 
 
 def _cut(each: Slice, parts: int) -> list[Slice]:
-    """Cut into parts of equal size, give or take one record."""
+    """Split into parts of equal size, plus or minus one record."""
     if parts == 1:
         return [each]
     size = each.end - each.first

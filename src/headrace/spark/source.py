@@ -1,12 +1,12 @@
-"""The data source `headrace`: what Spark sees of a topic.
+"""The data source `headrace`: Spark's view of a topic.
 
 ```python
 spark.read.format("headrace").option("topic", "shop/orders").load()
 spark.readStream.format("headrace").option("subscribe", "shop/orders,shop/refunds").load()
 ```
 
-The top-level module `pyspark_headrace` makes it known to Spark by itself. Readers hold no
-connection: they travel to the tasks.
+The top-level module `pyspark_headrace` registers it with Spark. Readers hold no connection, because
+they are sent to the tasks.
 
 Flow: plan, read.
 """
@@ -38,11 +38,11 @@ class HeadraceSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Give the name behind `format`."""
+        """Return the name for `format`."""
         return "headrace"
 
     def schema(self) -> str:
-        """Give all columns that the options ask for."""
+        """Return all columns that the options request."""
         options = read_options(self.options)
         if options.is_typed and not options.value_schema:
             raise OptionsError(
@@ -52,19 +52,19 @@ class HeadraceSource(DataSource):
         return describe(options.columns, options.value_schema, has_error=options.has_errors)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Give the reader of a batch."""
+        """Return the reader of a batch."""
         options = read_options(self.options, streaming=False)
         made = PushingReader if options.is_pushing else BatchReader
         return made(options, _shape_of(schema, options))
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
-        """Give the reader of a stream."""
+        """Return the reader of a stream."""
         options = read_options(self.options, streaming=True)
         return StreamReader(options, _shape_of(schema, options))
 
 
 class BatchReader(DataSourceReader):
-    """Reads what topics hold when a query is planned."""
+    """Reads the messages that topics hold when a query is planned."""
 
     def __init__(self, options: SourceOptions, shape: Shape) -> None:
         self._options = options
@@ -72,7 +72,7 @@ class BatchReader(DataSourceReader):
         self._reading = Reading(options.connection, shape, options.on_loss, options.read)
 
     def partitions(self) -> list[InputPartition]:
-        """Give a partition for each slice."""
+        """Return a partition per slice."""
         options = self._options
         client = client_of(options.connection)
         logs = find_logs(client, options.topics)
@@ -84,20 +84,20 @@ class BatchReader(DataSourceReader):
         return [InputPartition(each) for each in made.slices]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Give the rows of a slice; where there is none at all, Spark still asks for one."""
+        """Yield the rows of a slice; without any slice Spark still requests one."""
         wanted: Slice | None = partition.value
         return iter(()) if wanted is None else read_slice(self._reading, wanted)
 
 
 class PushingReader(BatchReader):
-    """Reads only what filters want.
+    """Reads only rows that match the filters.
 
-    It is a class of its own because Spark refuses one that takes filters when its setting
+    It is a separate class because Spark refuses a reader that takes filters when its setting
     `spark.sql.python.filterPushdown.enabled` is off.
     """
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
-        """Take the filters that become bounds; give back those that Spark must apply."""
+        """Take the filters that become bounds; return those that Spark must apply."""
         has_losses = self._options.on_loss == "report"
         self._bounds, left = push(filters, self._bounds, has_losses=has_losses)
         return left

@@ -1,11 +1,11 @@
-"""Reads topics as a stream: how far each micro-batch goes, and which slices it has.
+"""Reads topics as a stream: how far each micro-batch goes, and its slices.
 
-Spark makes one of these in a process beside the driver, which answers for all batches, and another
-one whose copies read in the tasks.
+Spark creates one reader in a process beside the driver, which plans all batches, and another one
+whose copies read in the tasks.
 
 Flow:       plan, read, checkpoint.
-Invariants: `partitions` needs nothing but the two offsets and what the server holds, so a batch
-            that is run again after a crash is the same batch.
+Invariants: `partitions` depends only on the two offsets and the server's logs, so a batch that is
+            repeated after a crash is the same batch.
 """
 
 from collections.abc import Iterator, Mapping
@@ -46,25 +46,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._stored: dict[Key, Position] = {}
 
     def initialOffset(self) -> dict[str, object]:  # noqa: N802 - Spark's name
-        """Give where a query without a checkpoint begins."""
+        """Return where a query without a checkpoint begins."""
         client = client_of(self._options.connection)
         logs = find_logs(client, self._options.topics)
         return self._encode(resolve_edge(client, self._options.starting, logs, "startingOffsets"))
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Take what is there now as all that will be read."""
+        """Fix the current end of the topics as the end of the run."""
         client = client_of(self._options.connection)
         self._target = latest_of(find_logs(client, self._options.topics))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Give the limit that the options set."""
+        """Return the limit that the options set."""
         rows_max = self._options.rows_per_trigger_max
         return ReadAllAvailable() if rows_max is None else ReadMaxRows(rows_max)
 
     def latestOffset(self, start: dict[str, object], limit: ReadLimit) -> dict[str, object]:  # noqa: N802 - Spark's name
-        """Give how far the next batch goes; what lies before `start` is done, and stored as such.
+        """Return how far the next batch goes; store `start` as processed.
 
-        Gives `start` itself when there is nothing new: Spark compares the text.
+        Returns `start` itself when there is nothing new: Spark compares the text.
         """
         begun = self._own(decode_offsets(start))
         logs = find_logs(client_of(self._options.connection), self._options.topics)
@@ -80,11 +80,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._encode(admitted)
 
     def reportLatestOffset(self) -> dict[str, object]:  # noqa: N802 - Spark's name
-        """Give the end of all partitions, from which Spark shows how far the query is behind."""
+        """Return the end of all partitions, from which Spark computes the lag."""
         return self._encode(self._latest)
 
     def partitions(self, start: dict[str, object], end: dict[str, object]) -> list[InputPartition]:
-        """Give the slices of one batch."""
+        """Return the slices of one batch."""
         begun, ended = self._own(decode_offsets(start)), self._own(decode_offsets(end))
         logs = find_logs(client_of(self._options.connection), self._options.topics, begun)
         made = plan(begun, ended, logs, self._options.bounds, self._options.split)
@@ -92,22 +92,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [InputPartition(each) for each in made.slices]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Give the rows of a slice."""
+        """Yield the rows of a slice."""
         wanted: Slice | None = partition.value
         return iter(()) if wanted is None else read_slice(self._reading, wanted)
 
     def commit(self, end: dict[str, object]) -> None:
-        """Do nothing: it comes one batch late, and never for the last one."""
+        """Do nothing: Spark calls it one batch late, and never for the last one."""
 
     def _encode(self, positions: Positions) -> dict[str, object]:
         return encode_offsets(positions, self._options.group)
 
     def _own(self, positions: Positions) -> dict[Key, Position]:
-        """Leave out topics that the query has stopped to read."""
+        """Remove topics that the query no longer reads."""
         return {key: place for key, place in positions.items() if key.topic in self._options.topics}
 
     def _store(self, done: Positions) -> None:
-        """Store what is done in the group, if there is one and it is more than before."""
+        """Store the processed offsets in the group, if there is one and they are higher."""
         if self._options.group is None:
             return
         new = {
@@ -122,7 +122,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _find_other_logs(begun: Positions, latest: Positions) -> list[Loss]:
-    """Name partitions that are not what they were, before anything of them is read."""
+    """Return a loss for each partition that is missing or whose log has changed."""
     losses = []
     for key, place in sorted(begun.items()):
         now = latest.get(key)
@@ -134,10 +134,10 @@ def _find_other_logs(begun: Positions, latest: Positions) -> list[Loss]:
 
 
 def _rows_max(limit: ReadLimit) -> int | None:
-    """Give the most rows that a limit allows.
+    """Return the maximum number of rows that a limit allows.
 
     Raises:
-        ValueError: It is a limit that this source never asks for.
+        ValueError: It is a limit that this source does not use.
     """
     if isinstance(limit, ReadMaxRows):
         return int(limit.max_rows)
@@ -147,7 +147,7 @@ def _rows_max(limit: ReadLimit) -> int | None:
 
 
 def _is_enough(all_new: Mapping[Key, Position], begun: Positions, limit: ReadLimit) -> bool:
-    """Whether as much is there as a batch must have at least."""
+    """Whether there are as many rows as the minimum of a batch."""
     if not isinstance(limit, ReadMinRows):
         return True
     return _count(all_new) - _count(begun) >= int(limit.min_rows)

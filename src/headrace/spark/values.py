@@ -1,8 +1,8 @@
-"""Reads values that are JSON into typed columns, row by row: one bad value spoils no other.
+"""Decodes JSON values into typed columns, row by row: a bad value affects no other.
 
-A value is right if it is a JSON object whose fields have the types that the schema says; fields
-that the schema does not name are left alone, those that are missing are null. A wrong value gives
-nulls and a sentence that says what is wrong and where.
+A value is valid if it is a JSON object whose fields have the types of the schema; fields that the
+schema does not name are ignored, missing ones are null. A bad value gives nulls and a sentence that
+says what is wrong and where.
 """
 
 from datetime import UTC, date, datetime
@@ -34,7 +34,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-# A type as msgspec takes it; it is made at run time, so nothing more is known of it here.
+# A type for msgspec; it is created at run time, so it has no static type.
 _Wanted: TypeAlias = Any
 
 _BITS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
@@ -49,18 +49,18 @@ _PLAIN: dict[type[DataType], type] = {
     BinaryType: bytes,
     DecimalType: Decimal,
 }
-# What Arrow wants in another form than the decoder gives it.
+# The types that Arrow needs in another form than the decoder returns.
 _CONVERTED = (StructType, ArrayType, MapType, DecimalType, TimestampType, TimestampNTZType)
 
 
 class ValueReader:
-    """Reads values of one schema."""
+    """Decodes values of one schema."""
 
     def __init__(self, schema: StructType) -> None:
         """Prepare for a schema.
 
         Raises:
-            ValueError: A type in it has no form in JSON; the message names them all.
+            ValueError: A type in it has no JSON form; the message lists all of them.
         """
         problems: list[str] = []
         self._decoder = msgspec.json.Decoder(_make_struct(schema, "", problems))
@@ -73,7 +73,7 @@ class ValueReader:
         self._nothing = (None,) * len(self._kinds)
 
     def read(self, payloads: "pa.BinaryArray") -> "tuple[list[pa.Array], list[str | None]]":
-        """Give the typed columns, and for every row what is wrong with it, or None."""
+        """Return the typed columns, and for every row what is wrong with it, or None."""
         rows: list[tuple[object, ...]] = []
         errors: list[str | None] = []
         for payload in payloads.to_pylist():
@@ -81,7 +81,7 @@ class ValueReader:
                 rows.append(self._read_one(payload))
                 errors.append(None)
             except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:
-                # A time out of range, or nested deeper than the decoder follows: as wrong as any.
+                # A time out of range, or too deep a nesting for the decoder, is a bad value too.
                 rows.append(self._nothing)
                 errors.append(str(error) or "nested too deeply")
         columns = zip(*rows, strict=True) if rows else [()] * len(self._types)
@@ -101,7 +101,7 @@ class ValueReader:
 
 
 def _names(schema: StructType) -> list[str]:
-    """Give the names that fields have here: in JSON they may be any text."""
+    """Return valid names for the fields: in JSON they may be any text."""
     return [f"f{index}" for index in range(len(schema.fields))]
 
 
@@ -110,7 +110,7 @@ def _take_only(row: Any) -> tuple[object, ...]:  # noqa: ANN401 - a class that i
 
 
 def _make_struct(schema: StructType, path: str, problems: list[str]) -> type[msgspec.Struct]:
-    """Make the class of an object."""
+    """Create the class for an object."""
     names = _names(schema)
     fields = [
         (name, _want(field.dataType, f"{path}{field.name}", problems), None)
@@ -121,7 +121,7 @@ def _make_struct(schema: StructType, path: str, problems: list[str]) -> type[msg
 
 
 def _want(kind: DataType, path: str, problems: list[str]) -> UnionType | _Wanted:
-    """Give the type, or nothing, that a field's JSON is read as."""
+    """Return the type that a field's JSON is decoded as; null is always allowed."""
     if isinstance(kind, StructType):
         return _make_struct(kind, f"{path}.", problems) | None
     if isinstance(kind, ArrayType):
@@ -140,7 +140,7 @@ def _want(kind: DataType, path: str, problems: list[str]) -> UnionType | _Wanted
 
 
 def _convert(value: Any, kind: DataType) -> object:  # noqa: ANN401, PLR0911 - JSON's; one way out a kind
-    """Give a value as Arrow wants it.
+    """Return a value in the form that Arrow needs.
 
     Raises:
         ValueError: It does not fit: a decimal has too many digits.
@@ -166,7 +166,7 @@ def _convert(value: Any, kind: DataType) -> object:  # noqa: ANN401, PLR0911 - J
 
 
 def _fit_decimal(value: Decimal, kind: DecimalType) -> Decimal:
-    """Give a decimal with the digits of its type; it is rounded by nobody."""
+    """Return a decimal with the digits of its type; it is never rounded."""
     if not value.is_finite():
         raise ValueError(f"{value} is no {kind.simpleString()}")
     exponent = value.normalize().as_tuple().exponent
