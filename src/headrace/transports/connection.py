@@ -1,17 +1,17 @@
-"""One TCP connection: bytes become frames for the inbox, replies leave in one write a turn.
+"""One TCP connection: bytes become frames for the inbox, replies leave in one write per turn.
 
-Reading stops while a reason for it holds, and nothing that has arrived is lost:
+Reading stops while one of these reasons holds, and no received byte is lost:
 
 | reason | holds |
 |---|---|
-| SENDING | while more replies wait than the high mark, because the peer does not take them |
-| IN_FLIGHT | from the most unanswered requests that a connection may have, down to half of that |
-| ROOM | while there is no memory for its frame; large frames have a share of their own |
-| FULL | while all connections together hold too much; not one that has memory for its frame |
-| PAUSED | while the core wants no requests |
+| SENDING | while more replies wait than the high mark, because the peer does not read them |
+| IN_FLIGHT | from the maximum of unanswered requests per connection, down to half of it |
+| ROOM | while there is no memory for its frame; large frames have a separate share |
+| FULL | while all connections together hold too much; except those with memory for their frame |
+| PAUSED | while the core accepts no requests |
 
 Flow:       receive, reply.
-Invariants: opened is told before the first frame, closed after the last, each once;
+Invariants: the core gets opened before the first frame and closed after the last, each once;
             frames are put in the order of the stream, replies leave in the order of `send`.
 """
 
@@ -38,14 +38,14 @@ ROOM = 4
 FULL = 8
 PAUSED = 16
 
-# So much of a small frame is not worth the counting: clients that write header and body apart leave
-# a rest with every request.
+# Fewer bytes of a small frame are not counted: clients that write header and body separately leave
+# an unfinished frame with every request.
 UNCOUNTED_BYTES = 4 * KIB
-_SEGMENT_BYTES = 64 * KIB  # a peer waits with less than a segment; on loopback one is so large
+_SEGMENT_BYTES = 64 * KIB  # a peer holds back less than one segment; this is its size on loopback
 
 
 class Keeper(Protocol):
-    """What the connections of one listener share."""
+    """The state that the connections of one listener share."""
 
     limits: TcpLimits
     inbox: Inbox
@@ -54,23 +54,23 @@ class Keeper(Protocol):
     sending: SendMemory
     unheard: "Deadlines[Connection]"  # no whole frame yet
     unfinished: "Deadlines[Connection]"  # may be in the middle of a frame
-    lagging: "Deadlines[Connection]"  # replies wait for the peer to take them
-    closing: "Deadlines[Connection]"  # the last replies are leaving
-    unsent: "list[Connection]"  # with replies of this turn
-    waiting: "dict[Connection, None]"  # for memory for its frame, in order
-    waiting_large: "dict[Connection, None]"  # the same, of large frames
+    lagging: "Deadlines[Connection]"  # replies wait for the peer to read them
+    closing: "Deadlines[Connection]"  # the last replies are being sent
+    unsent: "list[Connection]"  # have replies of this turn
+    waiting: "dict[Connection, None]"  # wait for memory for their frame, in order
+    waiting_large: "dict[Connection, None]"  # the same, for large frames
 
     def opened(self, connection: "Connection") -> None:
-        """Take up a new connection: number it, or close it with a reason."""
+        """Register a new connection: number it, or close it with a reason."""
 
     def lost(self, connection: "Connection") -> None:
-        """Forget a connection."""
+        """Remove a connection."""
 
     def tell_written(self) -> None:
-        """Tell the core what was written and what waits, if that has changed much."""
+        """Report to the core what was written and what waits, if it has changed much."""
 
     def fill_up(self, connection: "Connection") -> None:
-        """Stop reading: what this connection has received, or begins to receive, is too much."""
+        """Stop reading: this connection has received, or begins to receive, too much."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -105,7 +105,7 @@ class Connection(asyncio.BufferedProtocol):
     _transport: asyncio.Transport
 
     def __init__(self, keeper: Keeper) -> None:
-        self.number = 0  # given when it is taken up
+        self.number = 0  # assigned when it is registered
         self.host = ""
         self.address = ""
         self.reason = ""  # why this side closed it
@@ -116,21 +116,21 @@ class Connection(asyncio.BufferedProtocol):
         self._receiver = FrameReceiver(keeper.slab, keeper.limits.frame_bytes_max_before_login)
         self._socket: socket.socket | None = None
         self._outbox: list[Buffer] = []
-        self._requests = 0  # handed over
+        self._requests = 0  # passed to the core
         self._answered = 0
         self._blocked = 0
-        self._held = 0  # our share of what the memory counts as held
-        self._seen = (0, 0)  # requests and bytes of an unfinished frame, when last looked at
-        self._seen_in_need = (-1, 0)  # the same, when others last waited for memory
-        self._waiting = 0  # our share of what the memory counts as waiting for its peers
-        self._unsent_bytes = 0  # of a lagging connection, when last looked at and added since
+        self._held = 0  # the bytes of this connection in `ReceiveMemory`
+        self._seen = (0, 0)  # requests and bytes of an unfinished frame, at the last check
+        self._seen_in_need = (-1, 0)  # the same, at the last check while others waited for memory
+        self._waiting = 0  # the bytes of this connection in `SendMemory`
+        self._unsent_bytes = 0  # of a lagging connection: at the last check, plus those added since
         self._is_watched = False
         self._is_lagging = False
         self._is_closing = False
 
     @property
     def in_flight(self) -> int:
-        """How many requests were handed over and not answered."""
+        """The number of requests passed to the core and not answered."""
         return self._requests - self._answered
 
     @property
@@ -138,33 +138,33 @@ class Connection(asyncio.BufferedProtocol):
         """The reasons for which this connection is not read."""
         return self._blocked
 
-    # What the event loop calls.
+    # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin, unless the listener refuses."""
-        # uvloop's transports have the methods of this class without being of it.
+        """Start, unless the listener refuses the connection."""
+        # uvloop's transports have the methods of this class without inheriting from it.
         self._transport = cast("asyncio.Transport", transport)
-        # A peer that is gone already has no name.
+        # A peer that has already disconnected has no address.
         self.host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
         self.address = f"[{self.host}]:{port}" if ":" in self.host else f"{self.host}:{port}"
         if hasattr(socket, "TCP_QUICKACK"):
             self._socket = transport.get_extra_info("socket")
-        # The mark is 0, so that `pause_writing` tells of every byte that the peer did not take.
+        # The mark is 0, so that `pause_writing` is called for every byte not read by the peer.
         self._transport.set_write_buffer_limits(high=0)
         self._keeper.opened(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Say where to read to; `buffer_updated` follows before another connection is read."""
+        """Return the read buffer; `buffer_updated` follows before another connection is read."""
         del sizehint
         return self._receiver.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take what was read."""
+        """Process the bytes that were read."""
         if self._is_closing:
             return
         frames_max = self._in_flight_max - (self._requests - self._answered)
         if self._blocked:
-            # uvloop begins to read after `connection_made`, whatever that asked for.
+            # uvloop starts reading after `connection_made`, even if that paused it.
             self._transport.pause_reading()
             frames_max = 0
         self._hand_over(self._receiver.receive(nbytes, frames_max))
@@ -172,20 +172,21 @@ class Connection(asyncio.BufferedProtocol):
             self._acknowledge()
 
     def _acknowledge(self) -> None:
-        """Acknowledge what has come of a frame now, not when the system's timer runs out.
+        """Acknowledge the received part of a frame now, without the system's delay.
 
-        A client that writes header and body apart holds the body back until the header is
-        acknowledged, unless it fills a segment; the released SDK does, and waited 40 ms a send.
+        A client that writes header and body separately holds the body back until the header is
+        acknowledged, unless it fills a segment; the released SDK does this, and waited 40 ms per
+        send.
         """
         if self._socket is not None:
-            with suppress(OSError):  # It is gone; the transport will tell.
+            with suppress(OSError):  # It is closed; the transport will report it.
                 self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
     def eof_received(self) -> None:
-        """Let the transport close, once it has sent what it has."""
+        """Let the transport close after it has sent its data."""
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End, whoever closed it."""
+        """Clean up, whichever side closed it."""
         del exc
         self._is_closing = True
         self._hold(0)
@@ -194,32 +195,32 @@ class Connection(asyncio.BufferedProtocol):
         self._keeper.lost(self)
 
     def pause_writing(self) -> None:
-        """Note that the peer is behind."""
+        """Record that the peer is behind."""
         self._is_lagging = True
         self._unsent_bytes = self._transport.get_write_buffer_size()
         self._wait(self._unsent_bytes)
         self._keeper.lagging.begin(self)
 
     def resume_writing(self) -> None:
-        """Note that the peer has taken everything."""
+        """Record that the peer has read everything."""
         self._is_lagging = False
         self._wait(0)
         self._keeper.lagging.end(self)
         self._keeper.tell_written()
         self.unblock(SENDING)
 
-    # What the listener calls.
+    # Called by the listener.
 
     def set_logged_in(self) -> None:
         """Allow frames of full size from now on."""
         self._receiver.frame_bytes_max = self._keeper.limits.frame_bytes_max
 
     def set_logged_out(self) -> None:
-        """Allow small frames only from now on; one that has begun may still end."""
+        """Allow only small frames from now on; one that has begun may still end."""
         self._receiver.frame_bytes_max = self._keeper.limits.frame_bytes_max_before_login
 
     def send(self, parts: Sequence[Buffer]) -> None:
-        """Keep the reply to one request for `flush`, which must follow in this turn."""
+        """Store the reply to one request for `flush`, which must follow in this turn."""
         outbox = self._outbox
         if not outbox:
             self._keeper.unsent.append(self)
@@ -230,7 +231,7 @@ class Connection(asyncio.BufferedProtocol):
             self._answered += 1
 
     def flush(self) -> None:
-        """Give the transport what was sent in this turn, in one call."""
+        """Write the replies of this turn to the transport, in one call."""
         parts, self._outbox = self._outbox, []
         if self._is_closing or self._transport.is_closing():
             return
@@ -246,13 +247,13 @@ class Connection(asyncio.BufferedProtocol):
             self.unblock(IN_FLIGHT)
 
     def block(self, reason: int) -> None:
-        """Stop reading, for this reason too."""
+        """Stop reading, for this additional reason."""
         if not self._blocked and not self._transport.is_closing():
             self._transport.pause_reading()
         self._blocked |= reason
 
     def unblock(self, reasons: int) -> None:
-        """Read on, unless there is another reason not to; frames that were kept come first."""
+        """Continue reading, unless another reason holds; stored frames come first."""
         if not self._blocked & reasons:
             return
         self._blocked &= ~reasons
@@ -263,16 +264,16 @@ class Connection(asyncio.BufferedProtocol):
         self._read_on()
 
     def _read_on(self) -> None:
-        # Handing over may have blocked or closed it again.
+        # Passing frames on may have blocked or closed it again.
         if not self._blocked and not self._transport.is_closing():
             self._transport.resume_reading()
 
     def has_reserved(self) -> bool:
-        """Whether the frame that is being received has its memory: it may always go on."""
+        """Whether the frame being received has its memory: it may always continue."""
         return self._held > 0 and not self._blocked & ROOM
 
     def use_room(self) -> bool:
-        """Take the memory that this connection waits for, if there is enough by now."""
+        """Take the memory that this connection waits for, if there is enough now."""
         assert self._blocked & ROOM
         if not self._memory.has_room(self._receiver.wanted):
             return False
@@ -281,7 +282,7 @@ class Connection(asyncio.BufferedProtocol):
         return True
 
     def close(self, reason: str) -> None:
-        """Close once what was sent has left; bounded by a deadline."""
+        """Close after the sent data has left; bounded by a deadline."""
         if self._is_closing:
             return
         self.reason = reason
@@ -292,15 +293,15 @@ class Connection(asyncio.BufferedProtocol):
         self._keeper.closing.begin(self)
 
     def abort(self, reason: str) -> None:
-        """Close at once; what has not left is lost."""
+        """Close at once; unsent data is lost."""
         self.reason = self.reason or reason
         self._is_closing = True
         self._transport.abort()
 
-    # Looks of the sweep.
+    # Checks of the sweep.
 
     def look_at_frame(self) -> None:
-        """Close a connection whose frame neither ended nor grew enough since the last look."""
+        """Close a connection whose frame neither ended nor grew enough since the last check."""
         count = self._receiver.unfinished_bytes
         requests, bytes_before = self._seen
         self._is_watched = False
@@ -314,10 +315,10 @@ class Connection(asyncio.BufferedProtocol):
         self._watch()
 
     def look_at_room(self) -> None:
-        """Close a connection that receives next to nothing into memory that others wait for.
+        """Close a connection that receives almost nothing into memory that others wait for.
 
-        It has a second for what it otherwise has much longer for: as long as it does not move,
-        nobody is read.
+        It has one second for what otherwise has much longer: while it stalls, no connection is
+        read.
         """
         if self._is_closing or self._blocked or not self.has_reserved():
             return
@@ -329,12 +330,12 @@ class Connection(asyncio.BufferedProtocol):
             self.abort(f"frame unfinished after {count} bytes while others wait for memory")
 
     def count_lag(self) -> None:
-        """Count what the peer has not taken by now."""
+        """Count the bytes that the peer has not read yet."""
         if self._is_lagging and not self._is_closing:
             self._wait(self._transport.get_write_buffer_size())
 
     def look_at_lag(self) -> None:
-        """Close a connection whose peer has taken nothing since the last look."""
+        """Close a connection whose peer has read nothing since the last check."""
         waiting = self._transport.get_write_buffer_size()
         if waiting >= self._unsent_bytes:
             self.abort(f"{waiting} bytes of replies wait and the peer takes none")
@@ -345,7 +346,7 @@ class Connection(asyncio.BufferedProtocol):
     # Frames.
 
     def _hand_over(self, frames: Sequence[bytearray]) -> None:
-        """Put frames into the inbox, then see whether reading may go on."""
+        """Put frames into the inbox, then check whether reading may continue."""
         if frames:
             if self._requests == 0:
                 self._keeper.unheard.end(self)
@@ -369,16 +370,16 @@ class Connection(asyncio.BufferedProtocol):
             self._keeper.fill_up(self)
 
     def _watch(self) -> None:
-        """Have the sweep look at the unfinished frame, later: most are finished by then."""
+        """Let the sweep check the unfinished frame later: most are finished by then."""
         self._is_watched = True
         self._seen = (self._requests, self._receiver.unfinished_bytes)
         self._keeper.unfinished.begin(self)
 
     def _account(self) -> None:
-        """Count what is held; take memory for the frame that has begun, or wait for it."""
+        """Count what is held; reserve memory for the frame that has begun, or wait for it."""
         receiver = self._receiver
         if receiver.frame is not None:
-            return  # It is counted from its beginning.
+            return  # It was counted when it began.
         rest = len(receiver.rest)
         if receiver.wanted and (receiver.is_large_next or rest > UNCOUNTED_BYTES):
             self._reserve(receiver.wanted)
@@ -392,7 +393,7 @@ class Connection(asyncio.BufferedProtocol):
         keeper = self._keeper
         is_large = self._receiver.is_large_next
         waiting = keeper.waiting_large if is_large else keeper.waiting
-        # Nobody overtakes those who wait, or a large frame might never get its turn.
+        # No connection overtakes those that wait, or a large frame might wait forever.
         if not waiting and self._memory.has_room(size):
             self._hold(size)
             return
@@ -410,7 +411,7 @@ class Connection(asyncio.BufferedProtocol):
         self._waiting = count
 
     def _judge_lag(self) -> None:
-        """Bound what waits for a peer that does not take it (NW10)."""
+        """Bound the data that waits for a peer that does not read it (NW10)."""
         waiting = self._transport.get_write_buffer_size()
         self._wait(waiting)
         limits = self._keeper.limits

@@ -1,6 +1,6 @@
-"""Who has waited too long: keys in the order of their deadlines, all with the same patience.
+"""Deadlines of equal length: keys in the order in which they expire.
 
-One sweep a second replaces a timer for each connection: beginning and ending cost one dict entry.
+One sweep per second replaces a timer per connection: begin and end cost one dict entry.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ K = TypeVar("K")
 
 
 class Deadlines(Generic[K]):
-    """Keys that began something and must end it within so many sweeps."""
+    """Keys that must end what they began within a number of sweeps."""
 
     __slots__ = ("_due", "_now", "_patience")
 
@@ -18,7 +18,7 @@ class Deadlines(Generic[K]):
         assert patience > 0
         self._patience = patience
         self._now = 0
-        self._due: dict[K, int] = {}  # Patience is one for all: order of insertion is order by due.
+        self._due: dict[K, int] = {}  # All have equal time: insertion order is deadline order.
 
     def __len__(self) -> int:
         return len(self._due)
@@ -30,21 +30,21 @@ class Deadlines(Generic[K]):
         return iter(self._due)
 
     def begin(self, key: K) -> None:
-        """Give a key all the time; one that has begun already begins anew."""
+        """Start the time of a key, or start it again."""
         self._due.pop(key, None)
-        # It began between two sweeps: the one more makes the time at least as long as promised.
+        # It began between two sweeps: one sweep more makes the time at least as long as specified.
         self._due[key] = self._now + self._patience + 1
 
     def end(self, key: K) -> None:
-        """Forget a key, if it is there."""
+        """Remove a key, if it is there."""
         self._due.pop(key, None)
 
     def oldest(self) -> K:
-        """Give the key that has waited longest; there must be one."""
+        """Return the key that has waited longest; there must be one."""
         return next(iter(self._due))
 
     def sweep(self) -> list[K]:
-        """Let a second pass; give the keys whose time is over, oldest first, and forget them."""
+        """Advance by a second; remove and return the keys whose time is over, oldest first."""
         self._now += 1
         expired = []
         for key, due in self._due.items():

@@ -1,8 +1,8 @@
-"""Tells where the bytes of a connection are read to, and cuts them into frames. Sans-IO.
+"""Provides the read buffer of a connection, and cuts received bytes into frames. Sans-IO.
 
 ```
-slab:    | frame | frame | frame |  -> each copied into memory of its own
-                         | part  |  -> kept as `rest`, laid in front of the next read
+slab:    | frame | frame | frame |  -> each copied into its own memory
+                         | part  |  -> kept as `rest`, copied in front of the next read
 rest:    | header of a large frame, part |  -> memory for all of it; reads go there directly
 ```
 
@@ -26,7 +26,7 @@ _NOTHING = bytearray()
 
 
 class FrameReceiver:
-    """Takes the bytes of one connection in any pieces, gives its frames, each in its own memory."""
+    """Takes the bytes of one connection in any pieces; returns frames in their own memory."""
 
     __slots__ = (
         "_filled",
@@ -46,48 +46,48 @@ class FrameReceiver:
         assert frame_bytes_max >= HEADER_BYTES
         self._slab = slab
         self.frame_bytes_max = frame_bytes_max
-        self.breach = ""  # why this stream is lost; no frame follows
-        self.rest = _NOTHING  # what was read and is no whole frame, or not cut yet
+        self.breach = ""  # why this stream is invalid; no frame follows
+        self.rest = _NOTHING  # bytes that are not a whole frame, or not cut yet
         self.wanted = 0  # the size of the frame that `rest` begins, once it is known
-        self._kept = 0  # bytes of `rest` that the next read stands behind
-        self.frame: bytearray | None = None  # the large frame that is read into
+        self._kept = 0  # bytes of `rest` in front of the next read
+        self.frame: bytearray | None = None  # the large frame being received
         self._view = memoryview(_NOTHING)
         self._filled = 0
-        self._is_begun = False  # whether the first bytes have been looked at
+        self._is_begun = False  # whether the first bytes were checked
         self._is_huge_expected = False
 
     @property
     def unfinished_bytes(self) -> int:
-        """How many bytes of an unfinished frame have arrived."""
+        """The number of received bytes of an unfinished frame."""
         return len(self.rest) if self.frame is None else self._filled
 
     @property
     def missing_bytes(self) -> int:
-        """How many bytes of an unfinished frame are still to come, as far as that is known."""
+        """The number of missing bytes of an unfinished frame, as far as it is known."""
         if self.frame is not None:
             return len(self.frame) - self._filled
         return self.wanted - len(self.rest) if self.wanted else 0
 
     @property
     def is_large_next(self) -> bool:
-        """Whether the next read takes memory for a large frame, all of it at once."""
+        """Whether the next read allocates memory for a large frame."""
         return self.wanted >= LARGE_FRAME_BYTES
 
     def buffer(self) -> memoryview:
-        """Give the memory for the next read; if nothing is read, ask again before the next one."""
+        """Return the buffer for the next read; call it again before each read."""
         if self.frame is not None:
             return self._view[self._filled :]
         if self.rest:
             return self._begin_large() if self.is_large_next else self._lay_rest()
         if self._is_huge_expected:
-            # One more call for the header alone; to fill the slab would copy that much twice.
+            # A separate read for the header alone; filling the slab would copy those bytes twice.
             return self._slab.head
         return self._slab.view
 
     def receive(self, count: int, frames_max: int) -> Sequence[bytearray]:
-        """Take what was read into the buffer; give the frames it completes, at most so many.
+        """Process the bytes read into the buffer; return up to so many completed frames.
 
-        With `breach` set the stream is lost behind them. Frames above the maximum stay for `cut`.
+        With `breach` set the stream is invalid after them. Frames above the maximum stay for `cut`.
         """
         if self.frame is None:
             end = self._kept + count
@@ -104,7 +104,7 @@ class FrameReceiver:
         return (frame,)
 
     def cut(self, frames_max: int) -> Sequence[bytearray]:
-        """Give frames that `receive` had to leave, at most so many."""
+        """Return frames that `receive` had to leave, up to the maximum."""
         return self._cut(self.rest, len(self.rest), frames_max)
 
     def _cut(self, source: bytearray, end: int, frames_max: int) -> Sequence[bytearray]:
@@ -137,15 +137,15 @@ class FrameReceiver:
         self.rest = _NOTHING
 
     def _lay_rest(self) -> memoryview:
-        """Put the rest at the start of the slab: what follows it may hold many frames."""
+        """Copy the rest to the start of the slab: many frames may follow it."""
         self._kept = len(self.rest)
         assert self._kept < LARGE_FRAME_BYTES
         self._slab.view[: self._kept] = self.rest
         return self._slab.view[self._kept :]
 
     def _begin_large(self) -> memoryview:
-        """Give the large frame its memory; the kernel writes the remaining bytes into it."""
-        assert len(self.rest) < self.wanted  # within the bound that held when it was read
+        """Allocate the large frame; the kernel writes its remaining bytes into it."""
+        assert len(self.rest) < self.wanted  # within the bound that applied when it was read
         self.frame = new_frame(self.wanted)
         self._view = memoryview(self.frame)
         self._filled = len(self.rest)

@@ -1,4 +1,4 @@
-"""Where a transport puts what has arrived: the shard's pump, seen from here."""
+"""The interface through which a transport passes received frames to the shard's pump."""
 
 from typing import Protocol
 
@@ -6,13 +6,13 @@ from headrace.ports.network import ConnectionClosed, ConnectionOpened, RepliesWr
 
 
 class Inbox(Protocol):
-    """Gathers what the connections of one loop turn bring; the turn is closed after all of them."""
+    """Collects the input of all connections in one loop turn, which is closed after all of them."""
 
     def put(self, connection: int, frame: bytearray) -> None:
-        """Take a whole frame, which now belongs to the core."""
+        """Accept a whole frame, which now belongs to the core."""
 
     def tell(self, event: ConnectionOpened | ConnectionClosed | RepliesWritten) -> None:
-        """Take news of a connection: opened before its first frame, closed after its last.
+        """Accept an event of a connection: opened before its first frame, closed after its last.
 
-        Or of all together: what was written to them, and what waits.
+        Or of all connections together: what was written to them, and what waits.
         """

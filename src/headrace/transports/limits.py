@@ -1,4 +1,4 @@
-"""What connections may cost this node: bounds on their number, their memory and their time."""
+"""Limits for connections: their number, their memory and their time."""
 
 import msgspec
 
@@ -9,9 +9,9 @@ FRAME_BYTES_MAX_BEFORE_LOGIN = 64 * KIB
 
 
 class TcpLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds of one listener; seconds are counted in sweeps, one a second.
+    """Limits of one listener; seconds are counted in sweeps, one per second.
 
-    A pause of the process therefore closes nobody: it is not the clients' fault.
+    A pause of the process therefore closes no connection: it is not the clients' fault.
     """
 
     frame_bytes_max: int = FRAME_BYTES_MAX
@@ -26,11 +26,11 @@ class TcpLimits(msgspec.Struct, frozen=True, kw_only=True):
     send_bytes_max: int = 2 * FRAME_BYTES_MAX  # above it a connection is closed
     first_frame_seconds: int = 10
     login_seconds: int = 30
-    # A frame that has begun must end, or grow by so many bytes, in each period of so many seconds.
+    # A frame that has begun must end, or grow by this many bytes, in each such period.
     frame_seconds: int = 30
     frame_progress_bytes_min: int = 64 * KIB
-    send_seconds: int = 30  # without any byte taken by the peer
-    close_seconds: int = 10  # for what was sent to leave a connection that is being closed
+    send_seconds: int = 30  # without any byte read by the peer
+    close_seconds: int = 10  # for sent data to leave a connection that is being closed
 
     def __post_init__(self) -> None:
         assert HEADER_BYTES <= self.frame_bytes_max_before_login <= self.frame_bytes_max

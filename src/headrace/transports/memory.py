@@ -1,14 +1,14 @@
-"""How much memory bytes take that arrive or wait to leave, of all connections together."""
+"""Counts the memory of received and unsent bytes, of all connections together."""
 
 from headrace.ports.network import RepliesWritten
 from headrace.transports.slabs import LARGE_FRAME_BYTES
 
 
 class ReceiveMemory:
-    """Counts what is held of unfinished frames, and what this turn handed to the core.
+    """Counts the bytes of unfinished frames, and those passed to the core in this turn.
 
-    What the core keeps beyond a turn is the core's to bound: it asks to stop reading. Large frames
-    may hold `large_bytes_max`, so that those which come slowly leave room for all the others.
+    The core bounds what it keeps beyond a turn: it asks to stop reading. Large frames may hold
+    `large_bytes_max`, so that slow ones leave room for all the others.
     """
 
     __slots__ = ("bytes_max", "held_bytes", "large_bytes", "large_bytes_max", "turn_bytes")
@@ -17,7 +17,7 @@ class ReceiveMemory:
         self.bytes_max = bytes_max
         self.large_bytes_max = share_of_large(bytes_max)
         self.held_bytes = 0
-        self.large_bytes = 0  # of these, for frames that are large
+        self.large_bytes = 0  # the part for large frames
         self.turn_bytes = 0
 
     @property
@@ -26,7 +26,7 @@ class ReceiveMemory:
         return self.held_bytes + self.turn_bytes > self.bytes_max
 
     def has_room(self, count: int) -> bool:
-        """Whether so many more bytes may be held by one connection."""
+        """Whether one connection may hold so many more bytes."""
         if self.large_bytes + _if_large(count) > self.large_bytes_max:
             return False
         return self.held_bytes + count <= self.bytes_max
@@ -39,18 +39,18 @@ class ReceiveMemory:
 
 
 class SendMemory:
-    """Counts what was written to connections, and what their peers have not taken of it.
+    """Counts the bytes written to connections, and those that their peers have not read.
 
-    The core bounds it, and is told when much has changed: a 64th of the bound.
+    The core bounds them, and gets a report when much has changed: a 64th of the bound.
     """
 
     __slots__ = ("_step_bytes", "_told_bytes", "waiting_bytes", "written_bytes")
 
     def __init__(self, bytes_max: int) -> None:
         self.waiting_bytes = 0
-        self.written_bytes = 0  # since the core was last told
+        self.written_bytes = 0  # since the last report to the core
         self._step_bytes = max(1, bytes_max // 64)
-        self._told_bytes = 0  # what the core believes to wait
+        self._told_bytes = 0  # waiting bytes in the last report to the core
 
     def wait(self, count: int, *, instead_of: int) -> None:
         """Count what waits on one connection now, instead of what waited."""
@@ -58,7 +58,7 @@ class SendMemory:
         assert self.waiting_bytes >= 0
 
     def take_news(self) -> RepliesWritten | None:
-        """Return what the core should know, if it is much."""
+        """Return the report for the core, if much has changed."""
         changed_bytes = abs(self.waiting_bytes - self._told_bytes)
         if max(changed_bytes, self.written_bytes) < self._step_bytes:
             return None
@@ -69,7 +69,7 @@ class SendMemory:
 
 
 def share_of_large(bytes_max: int) -> int:
-    """Give how much of the memory large frames may hold: three quarters."""
+    """Return the share of the memory for large frames: three quarters."""
     return bytes_max * 3 // 4
 
 

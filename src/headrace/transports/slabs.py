@@ -1,10 +1,10 @@
-"""Memory that sockets are read into.
+"""The memory that sockets are read into.
 
-One slab serves all connections of a loop. A loop asks for a buffer, reads, and says how much it
-read, without anything in between; whole frames are copied out before it goes on to the next
-connection. So the bytes land in memory that is in the cache, and ten thousand connections need no
-more of it than one. A frame of `LARGE_FRAME_BYTES` or more is not copied: it gets its own memory
-and the kernel writes into that.
+One slab serves all connections of a loop. A loop requests a buffer, reads, and reports how much it
+read, with nothing in between; whole frames are copied out before the next connection. So the bytes
+land in memory that is in the cache, and ten thousand connections need no more of it than one. A
+frame of `LARGE_FRAME_BYTES` or more is not copied: it gets its own memory and the kernel writes
+into that.
 """
 
 import ctypes
@@ -39,10 +39,10 @@ _allocate = _declare_allocator()
 
 
 def new_frame(size: int) -> bytearray:
-    """Give memory for a frame, not cleared: it is handed on only when every byte has arrived.
+    """Return memory for a frame, not zeroed: it is passed on only when every byte has arrived.
 
-    `bytearray(size)` writes zeros. A header alone, of a frame that never comes, would cost the loop
-    the first touch of up to 64 MiB: some 20 ms.
+    `bytearray(size)` writes zeros. The header of a frame that never comes would make the loop touch
+    up to 64 MiB: some 20 ms.
     """
     frame = _allocate(None, size)
     assert type(frame) is bytearray

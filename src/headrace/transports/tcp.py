@@ -1,14 +1,14 @@
-"""Accepts TCP connections, bounds what they may cost, and sends their replies.
+"""Accepts TCP connections, bounds their cost, and sends their replies.
 
 ```
 loop reads -> Connection -> inbox.put          all readable connections of a turn
-inbox closes the turn -> core -> send          replies gather at their connection
-flush                                          one write for each connection; memory is counted anew
+inbox closes the turn -> core -> send          replies collect at their connection
+flush                                          one write per connection; memory is counted again
 ```
 
 Flow:       receive, reply.
-Invariants: a number is given to one connection only (SH-25); the core hears of a connection only
-            between its opened and its closed; no refused connection reaches the core.
+Invariants: a number is used for one connection only (SH-25); the core gets events of a connection
+            only from its opened to its closed; no refused connection reaches the core.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ BACKLOG = 1024
 
 _COUNTER_BITS = 112
 _SHARDS_MAX = 1 << 16
-_OLD_PEERS_MAX = 1024  # a bound on the lines that they cost
+_OLD_PEERS_MAX = 1024  # bounds the number of log lines
 _KEEP_ALIVE_SECONDS = 60  # idle, then three probes: a peer that vanished is noticed (NW7)
 _KEEP_ALIVE_PROBES = 3
 _KEEP_ALIVE_PROBE_SECONDS = 10
@@ -40,9 +40,9 @@ _log = logging.getLogger(__name__)
 
 
 def make_connection_id(shard: int, counter: int) -> int:
-    """Give the 128-bit number of a connection: the shard that owns it on top, then a counter.
+    """Return the 128-bit number of a connection: its shard in the high bits, then a counter.
 
-    The counter keeps to its field and is never 0 (SH-25).
+    The counter stays within its field and is never 0 (SH-25).
     """
     assert 0 <= shard < _SHARDS_MAX
     assert 0 < counter < 1 << _COUNTER_BITS
@@ -52,7 +52,7 @@ def make_connection_id(shard: int, counter: int) -> int:
 class TcpListener:
     """The TCP connections of one shard; all calls come from its event loop.
 
-    Who gives it an inbox calls `flush` at the end of every turn in which the inbox was filled or a
+    The owner of its inbox calls `flush` at the end of every turn in which the inbox was filled or a
     reply was sent.
     """
 
@@ -75,7 +75,7 @@ class TcpListener:
         self._counter = 0
         self._connections: dict[int, Connection] = {}
         self._per_address: dict[str, int] = {}
-        self._old_peers: dict[str, None] = {}  # addresses whose older framing was told of
+        self._old_peers: dict[str, None] = {}  # addresses whose older framing was logged
         self._is_paused = False
         self._is_full = False
         self._servers: list[asyncio.Server] = []
@@ -86,19 +86,18 @@ class TcpListener:
         return len(self._connections)
 
     def connection(self, number: int) -> Connection | None:
-        """Give a connection that is open."""
+        """Return an open connection."""
         return self._connections.get(number)
 
     # Beginning and end.
 
     async def listen(self, host: str, port: int) -> tuple[str, int]:
-        """Accept connections at an address; give the address, with the port if it was 0.
+        """Accept connections at an address; return the address with the actual port.
 
-        A name that stands for several addresses takes the first, IPv4 before IPv6; `::` takes
-        IPv4 too.
+        A name with several addresses uses the first, IPv4 before IPv6; `::` also accepts IPv4.
 
         Raises:
-            OSError: The address is taken, or none of this host.
+            OSError: The address is in use, or does not belong to this host.
         """
         loop = asyncio.get_running_loop()
         listening = _bind(*await _resolve(loop, host, port))
@@ -116,15 +115,15 @@ class TcpListener:
         return bound_host, bound_port
 
     def stop_accepting(self) -> None:
-        """Close the listening sockets; connections go on."""
+        """Close the listening sockets; connections stay open."""
         servers, self._servers = self._servers, []
         for server in servers:
             server.close()
 
     async def close(self, *, grace_seconds: float) -> None:
-        """Stop accepting, close every connection once its replies have left, wait for all.
+        """Stop accepting, close every connection after its replies have left, wait for all.
 
-        After the grace the connections that are left are cut off.
+        After the grace period the remaining connections are aborted.
         """
         self.stop_accepting()
         self.flush()
@@ -133,7 +132,7 @@ class TcpListener:
         await self._wait_until_gone(grace_seconds)
         for connection in list(self._connections.values()):
             connection.abort("the node stops")
-        # What was cut off is told in the next turn of the loop.
+        # Aborted connections are reported in the next turn of the loop.
         await self._wait_until_gone(SWEEP_SECONDS)
         if self._sweeper is not None:
             self._sweeper.cancel()
@@ -146,23 +145,23 @@ class TcpListener:
         await asyncio.wait([self._all_gone], timeout=seconds)
         self._all_gone = None
 
-    # What the core asks for.
+    # Called by the core.
 
     def send(self, number: int, parts: Sequence[Buffer]) -> None:
-        """Answer one request, at the end of this turn; dropped if the connection is gone."""
+        """Answer one request, at the end of this turn; dropped if the connection is closed."""
         connection = self._connections.get(number)
         if connection is not None:
             connection.send(parts)
 
     def flush(self) -> None:
-        """End a turn: write what was sent, and read on where reading had to wait for it."""
+        """End a turn: write the replies, and continue reading where it had to wait for that."""
         self.memory.turn_bytes = 0
         self.flush_replies()
         if self._is_full or self.waiting_large:
             self._use_room()
 
     def flush_replies(self) -> None:
-        """Write what was sent so far in this turn: what comes next in it takes a while."""
+        """Write the replies so far in this turn: the next step of it takes a while."""
         if self.unsent:
             unsent, self.unsent = self.unsent, []
             for connection in unsent:
@@ -170,47 +169,47 @@ class TcpListener:
             self.tell_written()
 
     def close_connection(self, number: int, reason: str) -> None:
-        """Close a connection once what was sent on it has left; nothing if it is gone."""
+        """Close a connection after its sent data has left; nothing if it is closed."""
         connection = self._connections.get(number)
         if connection is not None:
             connection.close(reason)
 
     def set_logged_in(self, number: int) -> None:
-        """Lift the bounds that hold before login; nothing if the connection is gone."""
+        """Lift the limits before login; nothing if the connection is closed."""
         connection = self._connections.get(number)
         if connection is not None:
             self.unknown.end(connection)
             connection.set_logged_in()
 
     def set_logged_out(self, number: int) -> None:
-        """Have the bounds before login hold again; nothing if the connection is gone."""
+        """Apply the limits before login again; nothing if the connection is closed."""
         connection = self._connections.get(number)
         if connection is not None:
             self.unknown.begin(connection)
             connection.set_logged_out()
 
     def pause_all(self) -> None:
-        """Read no more from any connection; what has arrived is kept."""
+        """Stop reading from all connections; received bytes are kept."""
         self._is_paused = True
         for connection in list(self._connections.values()):
             connection.block(PAUSED)
 
     def resume_all(self) -> None:
-        """Read on from all connections."""
+        """Continue reading from all connections."""
         self._is_paused = False
         for connection in list(self._connections.values()):
             connection.unblock(PAUSED)
 
-    # What connections ask for.
+    # Called by connections.
 
     def tell_written(self) -> None:
-        """Tell the core what was written and what waits, if that has changed much."""
+        """Report to the core what was written and what waits, if it has changed much."""
         news = self.sending.take_news()
         if news is not None:
             self.inbox.tell(news)
 
     def opened(self, connection: Connection) -> None:
-        """Take up a new connection, number it and tell the core; or refuse it (NW12)."""
+        """Register a new connection, number it and inform the core; or refuse it (NW12)."""
         refusal = self._refuse(connection)
         if refusal:
             self.refused_count += 1
@@ -231,7 +230,7 @@ class TcpListener:
             self._drop_oldest_unheard()
 
     def lost(self, connection: Connection) -> None:
-        """Forget a connection and tell the core, if it knows of it."""
+        """Remove a connection and inform the core, if it knows it."""
         if connection.number == 0:
             return
         del self._connections[connection.number]
@@ -251,7 +250,7 @@ class TcpListener:
             self._all_gone.set_result(None)
 
     def _tell_lost(self, connection: Connection) -> None:
-        """Log the end; of peers that can never be served once an address, for all to see."""
+        """Log the end; the first of an address with the old framing as a warning."""
         level, host = logging.INFO, connection.host
         is_old = connection.reason == OLD_FRAMING
         if is_old and host not in self._old_peers and len(self._old_peers) < _OLD_PEERS_MAX:
@@ -261,10 +260,10 @@ class TcpListener:
         _log.log(level, "%s is gone: %s", connection.address, why)
 
     def fill_up(self, connection: Connection) -> None:
-        """Stop reading all connections but those that have the memory for their frame.
+        """Stop reading all connections except those with memory for their frame.
 
-        A frame may begin again only when nobody waits for memory any more, so what those who wait
-        have read already stays little.
+        A frame may begin again only when no connection waits for memory any more, so that waiting
+        connections have read little.
         """
         newly = [connection] if self._is_full else self._connections.values()
         self._is_full = True
@@ -273,7 +272,7 @@ class TcpListener:
                 each.block(FULL)
 
     def _refuse(self, connection: Connection) -> str:
-        """Say why a new connection cannot be taken up; empty if it can."""
+        """Return why a new connection cannot be accepted; empty if it can."""
         limits = self.limits
         if not self._servers:
             return "the node stops"
@@ -286,17 +285,17 @@ class TcpListener:
         return ""
 
     def _drop_oldest_unheard(self) -> None:
-        """Make place among those before login; there is one: the new one was not heard either."""
+        """Close the oldest connection before login; there is one: the new one."""
         oldest = self.unheard.oldest()
-        # It is gone only in the next turn: it must not be chosen, or counted, again until then.
+        # It is removed in the next turn: it must not be chosen, or counted, again until then.
         self.unheard.end(oldest)
         self.unknown.end(oldest)
         oldest.abort("too many connections that are not logged in")
 
     def _use_room(self) -> None:
-        """Let those go on who waited for memory: begun frames first, in order, then all.
+        """Let connections continue that waited for memory: begun frames first, in order, then all.
 
-        A large frame that goes on waiting holds up other large ones, and nobody else.
+        A large frame that still waits delays other large ones, and no others.
         """
         if not _give_room(self.waiting):
             return
@@ -305,13 +304,13 @@ class TcpListener:
             self._is_full = False
             for each in list(self._connections.values()):
                 each.unblock(FULL)
-                if self._is_full:  # By what this one had kept: the others go on waiting.
+                if self._is_full:  # By the bytes of this one: the others keep waiting.
                     break
 
     # Time.
 
     def sweep(self) -> None:
-        """Let a second pass for everyone who has a deadline (NW10, NW11)."""
+        """Advance all deadlines by a second (NW10, NW11)."""
         limits = self.limits
         _expire(self.unheard, f"no whole frame within {limits.first_frame_seconds} s")
         _expire(self.unknown, f"no login within {limits.login_seconds} s")
@@ -334,7 +333,7 @@ class TcpListener:
 
 
 def _give_room(waiting: dict[Connection, None]) -> bool:
-    """Give memory to those who wait, in order; whether all of them have it."""
+    """Give memory to waiting connections, in order; return whether all have it."""
     while waiting:
         connection = next(iter(waiting))
         if not connection.use_room():
@@ -344,7 +343,7 @@ def _give_room(waiting: dict[Connection, None]) -> bool:
 
 
 def _expire(deadlines: Deadlines[Connection], reason: str) -> None:
-    """Close those whose time is over; one that we did not read from gets its time again."""
+    """Close connections whose time is over; one that was not read gets its time again."""
     for connection in deadlines.sweep():
         if connection.blocked:
             deadlines.begin(connection)
@@ -355,10 +354,10 @@ def _expire(deadlines: Deadlines[Connection], reason: str) -> None:
 async def _resolve(
     loop: asyncio.AbstractEventLoop, host: str, port: int
 ) -> tuple[socket.AddressFamily, tuple[str, int]]:
-    """Give the address to bind of a name or a number.
+    """Return the address to bind for a name or a number.
 
     Raises:
-        OSError: There is none.
+        OSError: There is no such address.
     """
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
@@ -366,7 +365,7 @@ async def _resolve(
 
 
 def _bind(family: socket.AddressFamily, address: tuple[str, int]) -> socket.socket:
-    """Give a socket bound to an address; what connections inherit is set on it."""
+    """Return a socket bound to an address, with the options that connections inherit."""
     is_any = family == socket.AF_INET6 and address[0] == "::"
     bound = socket.create_server(
         address,
