@@ -44,7 +44,7 @@ UNCOUNTED_BYTES = 4 * KIB
 _SEGMENT_BYTES = 64 * KIB  # a peer holds back less than one segment; this is its size on loopback
 
 
-class Keeper(Protocol):
+class Listener(Protocol):
     """The state that the connections of one listener share."""
 
     limits: TcpLimits
@@ -84,7 +84,7 @@ class Connection(asyncio.BufferedProtocol):
         "_is_closing",
         "_is_lagging",
         "_is_watched",
-        "_keeper",
+        "_listener",
         "_memory",
         "_outbox",
         "_put",
@@ -104,16 +104,16 @@ class Connection(asyncio.BufferedProtocol):
 
     _transport: asyncio.Transport
 
-    def __init__(self, keeper: Keeper) -> None:
+    def __init__(self, listener: Listener) -> None:
         self.number = 0  # assigned when it is registered
         self.host = ""
         self.address = ""
         self.reason = ""  # why this side closed it
-        self._keeper = keeper
-        self._memory = keeper.memory
-        self._put = keeper.inbox.put
-        self._in_flight_max = keeper.limits.requests_in_flight_max
-        self._receiver = FrameReceiver(keeper.slab, keeper.limits.frame_bytes_max_before_login)
+        self._listener = listener
+        self._memory = listener.memory
+        self._put = listener.inbox.put
+        self._in_flight_max = listener.limits.requests_in_flight_max
+        self._receiver = FrameReceiver(listener.slab, listener.limits.frame_bytes_max_before_login)
         self._socket: socket.socket | None = None
         self._outbox: list[Buffer] = []
         self._requests = 0  # passed to the core
@@ -151,7 +151,7 @@ class Connection(asyncio.BufferedProtocol):
             self._socket = transport.get_extra_info("socket")
         # The mark is 0, so that `pause_writing` is called for every byte not read by the peer.
         self._transport.set_write_buffer_limits(high=0)
-        self._keeper.opened(self)
+        self._listener.opened(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return the read buffer; `buffer_updated` follows before another connection is read."""
@@ -192,41 +192,41 @@ class Connection(asyncio.BufferedProtocol):
         self._hold(0)
         self._wait(0)
         self._outbox.clear()
-        self._keeper.lost(self)
+        self._listener.lost(self)
 
     def pause_writing(self) -> None:
         """Record that the peer is behind."""
         self._is_lagging = True
         self._unsent_bytes = self._transport.get_write_buffer_size()
         self._wait(self._unsent_bytes)
-        self._keeper.lagging.begin(self)
+        self._listener.lagging.begin(self)
 
     def resume_writing(self) -> None:
         """Record that the peer has read everything."""
         self._is_lagging = False
         self._wait(0)
-        self._keeper.lagging.end(self)
-        self._keeper.tell_written()
+        self._listener.lagging.end(self)
+        self._listener.tell_written()
         self.unblock(SENDING)
 
     # Called by the listener.
 
     def set_logged_in(self) -> None:
         """Allow frames of full size from now on."""
-        self._receiver.frame_bytes_max = self._keeper.limits.frame_bytes_max
+        self._receiver.frame_bytes_max = self._listener.limits.frame_bytes_max
 
     def set_logged_out(self) -> None:
         """Allow only small frames from now on; one that has begun may still end."""
-        self._receiver.frame_bytes_max = self._keeper.limits.frame_bytes_max_before_login
+        self._receiver.frame_bytes_max = self._listener.limits.frame_bytes_max_before_login
 
     def send(self, parts: Sequence[Buffer]) -> None:
         """Store the reply to one request for `flush`, which must follow in this turn."""
         outbox = self._outbox
         if not outbox:
-            self._keeper.unsent.append(self)
+            self._listener.unsent.append(self)
         outbox += parts
         if len(parts) > 1:  # Replies of one part are small.
-            self._keeper.sending.written_bytes += sum(map(len, parts))
+            self._listener.sending.written_bytes += sum(map(len, parts))
         if self._answered < self._requests:  # An eviction may come without a request.
             self._answered += 1
 
@@ -290,7 +290,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._outbox and not self._transport.is_closing():
             self._transport.writelines(self._outbox)
         self._transport.close()
-        self._keeper.closing.begin(self)
+        self._listener.closing.begin(self)
 
     def abort(self, reason: str) -> None:
         """Close at once; unsent data is lost."""
@@ -309,7 +309,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         grown = count - bytes_before
         is_moving = self._requests != requests or self._blocked != 0
-        if not is_moving and grown < self._keeper.limits.frame_progress_bytes_min:
+        if not is_moving and grown < self._listener.limits.frame_progress_bytes_min:
             self.abort(f"frame unfinished after {count} bytes, {grown} of them of late")
             return
         self._watch()
@@ -326,7 +326,7 @@ class Connection(asyncio.BufferedProtocol):
         count = self._receiver.unfinished_bytes
         self._seen_in_need = (self._requests, count)
         grown = count - bytes_before
-        if self._requests == requests and grown < self._keeper.limits.frame_progress_bytes_min:
+        if self._requests == requests and grown < self._listener.limits.frame_progress_bytes_min:
             self.abort(f"frame unfinished after {count} bytes while others wait for memory")
 
     def count_lag(self) -> None:
@@ -341,7 +341,7 @@ class Connection(asyncio.BufferedProtocol):
             self.abort(f"{waiting} bytes of replies wait and the peer takes none")
             return
         self._unsent_bytes = waiting
-        self._keeper.lagging.begin(self)
+        self._listener.lagging.begin(self)
 
     # Frames.
 
@@ -349,7 +349,7 @@ class Connection(asyncio.BufferedProtocol):
         """Put frames into the inbox, then check whether reading may continue."""
         if frames:
             if self._requests == 0:
-                self._keeper.unheard.end(self)
+                self._listener.unheard.end(self)
             self._requests += len(frames)
             number, put, total = self.number, self._put, 0
             for frame in frames:
@@ -367,13 +367,13 @@ class Connection(asyncio.BufferedProtocol):
         if self._held or receiver.is_large_next or len(receiver.rest) > UNCOUNTED_BYTES:
             self._account()
         if memory.turn_bytes + memory.held_bytes > memory.bytes_max:
-            self._keeper.fill_up(self)
+            self._listener.fill_up(self)
 
     def _watch(self) -> None:
         """Let the sweep check the unfinished frame later: most are finished by then."""
         self._is_watched = True
         self._seen = (self._requests, self._receiver.unfinished_bytes)
-        self._keeper.unfinished.begin(self)
+        self._listener.unfinished.begin(self)
 
     def _account(self) -> None:
         """Count what is held; reserve memory for the frame that has begun, or wait for it."""
@@ -390,9 +390,9 @@ class Connection(asyncio.BufferedProtocol):
         if size == self._held:
             return
         self._hold(0)
-        keeper = self._keeper
+        listener = self._listener
         is_large = self._receiver.is_large_next
-        waiting = keeper.waiting_large if is_large else keeper.waiting
+        waiting = listener.waiting_large if is_large else listener.waiting
         # No connection overtakes those that wait, or a large frame might wait forever.
         if not waiting and self._memory.has_room(size):
             self._hold(size)
@@ -400,21 +400,21 @@ class Connection(asyncio.BufferedProtocol):
         waiting[self] = None
         self.block(ROOM)
         if not is_large:
-            keeper.fill_up(self)
+            listener.fill_up(self)
 
     def _hold(self, count: int) -> None:
         self._memory.hold(count, instead_of=self._held)
         self._held = count
 
     def _wait(self, count: int) -> None:
-        self._keeper.sending.wait(count, instead_of=self._waiting)
+        self._listener.sending.wait(count, instead_of=self._waiting)
         self._waiting = count
 
     def _judge_lag(self) -> None:
         """Bound the data that waits for a peer that does not read it (NW10)."""
         waiting = self._transport.get_write_buffer_size()
         self._wait(waiting)
-        limits = self._keeper.limits
+        limits = self._listener.limits
         if waiting > limits.send_bytes_max:
             self.abort(f"{waiting} bytes of replies wait, limit {limits.send_bytes_max}")
         elif waiting > limits.send_bytes_high:
