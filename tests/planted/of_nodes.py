@@ -23,7 +23,7 @@ from headrace.shard.front import (
     router,
 )
 from headrace.shard.logins import login
-from headrace.shard.owned import keeper
+from headrace.shard.owned import flush, opening, own_ops, reconcile
 from headrace.vsr import replica, transfer
 from tests.planted.planting import Edit, bug
 
@@ -155,7 +155,7 @@ _SEGMENTS = (
         "checkpoint_before_sync",
         "Segments are written; the system will sync them soon.",
         Edit(
-            keeper.Keeper.flush, "return not self._flushes", "self._flushes = {}\n    return True"
+            flush.Flushes.flush, "return not self._flushes", "self._flushes = {}\n    return True"
         ),
     ),
     bug(
@@ -369,22 +369,22 @@ _NODE = (
         "offsets_given_again",
         "After a power cut the log goes on where it ends.",
         Edit(
-            keeper.Keeper._add,
-            "local.lost_until = ceiling",
+            opening.Opening.add,
+            "local.lost_until = lost_until",
             "local.lost_until = 0",
         ),
     ),
     bug(
         "lost_range_may_wait",
         "The lost range is proposed; sends need not wait for it.",
-        Edit(keeper.Keeper._propose_missing, "elif local.is_short:", "elif False:"),
+        Edit(own_ops.OwnOps.propose, "elif local.is_short:", "elif False:"),
         is_stall=True,
     ),
     bug(
         "deleted_partition_comes_back",
         "Metadata names the partition, so it is made.",
         Edit(
-            keeper.Keeper._reconcile_topic,
+            reconcile.Reconciler._reconcile_topic,
             "if is_behind and plane.dormant_origin(each.group) != each.created_revision:",
             "if False:",
         ),
@@ -393,9 +393,9 @@ _NODE = (
         "opened_before_the_replay",
         "The checkpoint says what the files hold; there is nothing to wait for.",
         Edit(
-            keeper.Keeper._add,
-            "self._unopened[target.group] = local",
-            "machine.open(is_whole=True)",
+            opening.Opening.add,
+            "self.unopened[group] = local",
+            "local.machine.open(is_whole=True)",
         ),
     ),
 )
@@ -406,8 +406,8 @@ _CURRENT = (
         "Who leads knows every offset.",
         Edit(
             offset_reads.OffsetReads._find,
-            "if not desk.data_plane.is_current(self._keeper.find(key.group).replica):",
-            "if not self._keeper.find(key.group).replica.is_serving:",
+            "if not desk.data_plane.is_current(self._partitions.find(key.group).replica):",
+            "if not self._partitions.find(key.group).replica.is_serving:",
         ),
     ),
     bug(
@@ -440,7 +440,7 @@ _CURRENT = (
     bug(
         "purge_told_when_decided",
         "A purge is decided: the partitions will follow.",
-        Edit(purges.Purges.after_turn, "if not self._keeper.is_purged:", "if False:"),
+        Edit(purges.Purges.after_turn, "if not self._partitions.is_purged:", "if False:"),
     ),
     bug(
         "next_skips_one",

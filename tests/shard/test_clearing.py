@@ -34,7 +34,7 @@ def delete_segments(client: Client, count: int) -> None:
 
 
 def machine(node: Whole) -> PartitionMachine:
-    (local,) = node.shard.keeper.locals.values()
+    (local,) = node.shard.partitions.locals.values()
     return local.machine
 
 

@@ -40,7 +40,7 @@ def with_old_data(expiry: int = HOUR) -> tuple[Whole, Client]:
 
 
 def segments_count(node: Whole) -> int:
-    (local,) = node.shard.keeper.locals.values()
+    (local,) = node.shard.partitions.locals.values()
     return local.machine.segments_count
 
 

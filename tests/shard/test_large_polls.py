@@ -57,8 +57,8 @@ def is_idle(node: Whole) -> bool:
 
 
 def bytes_left(node: Whole) -> int:
-    node.shard.keeper.shared.replies.check()
-    return node.shard.keeper.shared.replies.bytes_left
+    node.shard.partitions.shared.replies.check()
+    return node.shard.partitions.shared.replies.bytes_left
 
 
 @pytest.mark.parametrize("tail_bytes_max", [16 * MIB, 4 * KIB], ids=["memory", "segments"])
@@ -70,7 +70,7 @@ def test_a_poll_gives_what_is_asked_for(tail_bytes_max: int) -> None:
         assert bytes_left(node) > 0
         node.step(RepliesWritten(BOUND, 0))
     assert bytes_left(node) == BOUND
-    node.shard.keeper.shared.replies.bytes_max = 8 * BOUND
+    node.shard.partitions.shared.replies.bytes_max = 8 * BOUND
     assert poll(client) == COUNT
 
 
@@ -113,7 +113,7 @@ def test_segments_are_not_read_on_when_others_need_the_memory() -> None:
     node.step(RepliesWritten(0, BOUND - BOUND // 8))
     client.post(frame_of_poll(client))
     assert 1 <= count_of(client.take()) < COUNT
-    assert node.shard.keeper.shared.replies.held_bytes == 0
+    assert node.shard.partitions.shared.replies.held_bytes == 0
 
 
 def test_polls_of_one_turn_share_what_their_connection_may_have() -> None:

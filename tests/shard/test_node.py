@@ -11,7 +11,7 @@ from headrace.ports.host import StopWanted
 from headrace.ports.network import Ticked
 from headrace.shard.consensus.plane import Plane
 from headrace.shard.effects import ShardEffect
-from headrace.shard.owned.keeper import Keeper
+from headrace.shard.owned.partitions import Partitions
 from headrace.shard.shard import Shard
 from headrace.storage.store import Opened, open_store
 from headrace.vsr.events import OwnOp
@@ -232,7 +232,7 @@ def test_after_a_power_cut_a_weak_topic_goes_on_above_its_ceiling() -> None:
     client = node.client(client=9)
     again = client.send("s", "t", [b"new"])
     assert again.base_offset >= 65_536
-    (local,) = node.shard.keeper.locals.values()
+    (local,) = node.shard.partitions.locals.values()
     assert local.machine.lost_ranges[0][0] == 1
     polled = poll(client, FromOffset(0), 10)
     assert b"kept" in bytes(polled.batches)
@@ -286,7 +286,7 @@ def test_what_a_power_cut_took_is_not_lost_again_with_every_kill() -> None:
     for client in (8, 9, 10):
         node.client(client=client).send("s", "t", [b"new"])
         node.crash()
-    (local,) = node.shard.keeper.locals.values()
+    (local,) = node.shard.partitions.locals.values()
     assert local.machine.lost_ranges == ((1, 65_537),)
     assert local.machine.next_offset == 65_540
 
@@ -305,7 +305,7 @@ def test_what_a_power_cut_took_is_remembered_until_the_log_says_so(
                 propose(plane, group, own)
 
         full.setattr(Plane, "propose", propose_others)
-        full.setattr(Keeper, "is_stuck", True)
+        full.setattr(Partitions, "is_stuck", True)
         node.crash(is_power_cut=True)
         client = node.client(client=8)
         with pytest.raises(RefusedError) as refused:

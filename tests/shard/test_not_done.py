@@ -90,7 +90,7 @@ def is_over(client: Client) -> bool:
 
 
 def messages_of(node: Whole) -> int:
-    (local,) = node.shard.keeper.locals.values()
+    (local,) = node.shard.partitions.locals.values()
     return local.machine.next_offset
 
 

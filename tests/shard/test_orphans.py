@@ -64,7 +64,7 @@ def test_stores_older_than_the_segments_give_no_offset_twice() -> None:
     newer = [disk.image() for disk in node.disks]
     node.set_files(older)
     node.crash()
-    [local] = node.shard.keeper.locals.values()
+    [local] = node.shard.partitions.locals.values()
     assert local.fence is not None
     assert stored(node) == held
     node.set_files(newer)

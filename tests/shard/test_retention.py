@@ -118,7 +118,7 @@ def test_nothing_is_proposed_while_nothing_can_go() -> None:
     store(client, 0)
     limit_age(client)
     assert first(node) == 1
-    (local,) = node.shard.keeper.locals.values()
+    (local,) = node.shard.partitions.locals.values()
     before = local.replica.op
     node.tick(5 * PASS)
     assert local.replica.op == before

@@ -42,7 +42,7 @@ def with_partitions(node: Whole, count: int = COUNT) -> Client:
         for partition in range(PER_TOPIC):
             client.send("s", f"t{number}", [b"one"], to=ToPartition(partition))
     node.tick(20)  # until the batches are in their segments
-    assert len(node.shard.keeper.locals) == count
+    assert len(node.shard.partitions.locals) == count
     return client
 
 
@@ -85,7 +85,7 @@ def test_a_start_visits_each_partition_a_few_times(visits: Visits) -> None:
         node.segments.kill()
         visits.clear()
         node.start()
-        assert len(node.shard.keeper.locals) == count
+        assert len(node.shard.partitions.locals) == count
         counts[count] = visits.total
     # Each is made, begun, opened, written and told of: five turns.
     assert counts[COUNT] <= 5 * COUNT + 2 * SLACK
@@ -99,9 +99,9 @@ def test_a_start_after_a_power_cut_visits_each_partition_a_few_times(visits: Vis
     visits.clear()
     node.crash(is_power_cut=True)
     node.tick(20)
-    assert all(local.lost_until for local in node.shard.keeper.locals.values())
+    assert all(local.lost_until for local in node.shard.partitions.locals.values())
     visited = visits.total
-    assert not any(local.is_short for local in node.shard.keeper.locals.values())
+    assert not any(local.is_short for local in node.shard.partitions.locals.values())
     assert visited <= 12 * COUNT
 
 
@@ -150,12 +150,12 @@ def test_a_change_visits_the_topic_that_changed(visits: Visits) -> None:
     client.ask(topics.DELETE_TOPIC, topics.DeleteTopic("s", "new"))
     node.tick(2)
     assert visits.largest == PER_TOPIC + 1  # one was added
-    assert len(node.shard.keeper.locals) == COUNT
+    assert len(node.shard.partitions.locals) == COUNT
     visits.clear()
     client.ask(groups.CREATE_GROUP, groups.CreateGroup("s", "t0", "readers"))
     assert visits.total == 0
     client.ask(streams.DELETE_STREAM, streams.DeleteStream("s"))
-    assert not node.shard.keeper.locals
+    assert not node.shard.partitions.locals
 
 
 def test_a_partition_that_fails_is_found_without_a_search(visits: Visits) -> None:
@@ -191,7 +191,7 @@ def test_retention_visits_partitions_with_limits_and_sealed_segments(
             client.send("s", name, [bytes(600)], to=ToPartition(partition))
     node.tick(20)
     sealed = [
-        each for each in node.shard.keeper.locals.values() if each.machine.oldest_sealed_stamp
+        each for each in node.shard.partitions.locals.values() if each.machine.oldest_sealed_stamp
     ]
     assert len(sealed) == 4
     visits.clear()
@@ -222,8 +222,8 @@ def test_a_checkpoint_visits_what_has_changed(visits: Visits) -> None:
     node.tick(5)
     assert node.shard.is_stopped
     node.start()
-    assert len(node.shard.keeper.locals) == COUNT  # those that were not captured again too
-    assert {local.machine.next_offset for local in node.shard.keeper.locals.values()} == {1, 2}
+    assert len(node.shard.partitions.locals) == COUNT  # those that were not captured again too
+    assert {local.machine.next_offset for local in node.shard.partitions.locals.values()} == {1, 2}
 
 
 def test_a_checkpoint_of_all_partitions_takes_turns(visits: Visits) -> None:
@@ -256,7 +256,7 @@ def test_a_checkpoint_holds_all_groups_as_of_one_moment() -> None:
     assert read.covered == covered < plane.store.issued
     assert [prepare_op(each.commit_header) for each in read.groups] == [1] * count
     node.crash()
-    assert [each.machine.next_offset for each in node.shard.keeper.locals.values()] == [2] * 4
+    assert [each.machine.next_offset for each in node.shard.partitions.locals.values()] == [2] * 4
     checkpoint(node)
     checkpoints = [name for name in node.disks[1].files if name.startswith("checkpoint.")]
     read = decode_checkpoint(bytes(node.disks[1].files[checkpoints[0]]))
@@ -280,7 +280,7 @@ def test_an_offset_of_a_group_that_is_gone_is_removed_when_it_comes_late() -> No
     setattr(node.disks[1], "sync", lambda: None)  # noqa: B010
     other.post(other.make_frame(messages.STORE_OFFSET, store))
     client.ask(groups.DELETE_GROUP, groups.DeleteGroup("s", "t0", "readers"))
-    machine = next(iter(node.shard.keeper.locals.values())).machine
+    machine = next(iter(node.shard.partitions.locals.values())).machine
     before = machine.state_hash()
     setattr(node.disks[1], "sync", sync)  # noqa: B010
     node.tick(5)

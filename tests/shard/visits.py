@@ -12,7 +12,7 @@ from typing import Any
 
 from headrace.base.ids import METADATA_GROUP
 from headrace.partitions.machine import PartitionMachine
-from headrace.shard.owned.keeper import Local
+from headrace.shard.owned.local import Local
 from headrace.shard.shard import Shard
 from headrace.vsr.replica import Replica
 from headrace.vsr.state import State

@@ -1,22 +1,16 @@
 """What the parts of a shard share: the state to look at, and where effects are put."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from headrace.ports.probes import Probes
-from headrace.shard.consensus.clock import Clock
+from headrace.shard.consensus.plane import Plane
 from headrace.shard.front.answers import Answers
 from headrace.shard.front.connections import Connections
 from headrace.shard.logins.lockout import Lockout
 from headrace.shard.metadata_group import MetadataGroup
 from headrace.shard.settings import ShardSettings
-from headrace.shard.watch import Watch
+from headrace.shard.turn import Turn
 from headrace.wire.commands.system import ClusterMetadata
 from headrace.wire.errors import Code, RefusedError
-
-if TYPE_CHECKING:
-    from headrace.shard.consensus.plane import Plane
-    from headrace.shard.effects import ShardEffect
 
 _RESTS_ON_METADATA = (
     Code.UNAUTHORIZED,
@@ -37,20 +31,20 @@ class Desk:
     """One per shard."""
 
     def __init__(
-        self, settings: ShardSettings, clock: Clock, metadata: MetadataGroup, watch: Watch
+        self, settings: ShardSettings, turn: Turn, metadata: MetadataGroup, data_plane: Plane
     ) -> None:
         self.settings = settings
-        self.clock = clock
+        self.turn = turn
+        self.clock = turn.clock
         self.metadata = metadata
-        self.watch = watch
-        self.data_plane: Plane  # set when it is made
-        self.probes = Probes()
-        self.out: list[ShardEffect] = []
+        self.data_plane = data_plane
+        self.probes = turn.probes
+        self.out = turn.out
         self.connections = Connections()
         self.answers = Answers(self.connections, self.out)
         self.lockout = Lockout(settings.lockout)
         self.cluster = ClusterMetadata("", ())  # what clients are told; the addresses come late
-        self._token = 0
+        self.next_token = turn.new_token
 
     def refusal(self, code: Code) -> Code:
         """Give what to say instead of a refusal that rests on metadata which may be old (O6.2).
@@ -81,8 +75,3 @@ class Desk:
         waiting = self.answers.end(ticket)
         if waiting is not None:
             self.answers.refuse(waiting.connection, waiting.header, self.refusal(code))
-
-    def next_token(self) -> int:
-        """Give a number for something that will be answered later."""
-        self._token += 1
-        return self._token

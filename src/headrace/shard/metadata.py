@@ -38,6 +38,10 @@ class Metadata(Protocol):
         Until then a partition that it has seen deleted may seem to exist.
         """
 
+    @property
+    def is_without_space(self) -> bool:
+        """Whether the store of the group waits for space on the disk."""
+
     def put_request(self, header: RequestHeader, body: Buffer) -> None:
         """Hand a request to the group; its reply comes with the end of a turn."""
 

@@ -78,6 +78,11 @@ class MetadataGroup:
         return replica.status == Status.NORMAL and replica.commit_min >= applied_min
 
     @property
+    def is_without_space(self) -> bool:
+        """Whether the store of the group waits for space on the disk."""
+        return self.plane.store.is_without_space
+
+    @property
     def committed_time(self) -> int:
         """Return when tokens expire, in microseconds: a clock that is set back revives none."""
         return max(self._clock.time.now, self.state.timestamp)

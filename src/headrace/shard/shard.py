@@ -58,9 +58,10 @@ from headrace.shard.logins.audit import Auditor
 from headrace.shard.logins.login import Logins
 from headrace.shard.logins.revocation import Revocation
 from headrace.shard.metadata_group import MetadataGroup
-from headrace.shard.owned.keeper import Keeper
+from headrace.shard.owned.partitions import Partitions
 from headrace.shard.settings import ShardSettings
 from headrace.shard.timekeeper import Timekeeper
+from headrace.shard.turn import Turn
 from headrace.shard.watch import Watch, unwatched
 from headrace.storage.store import Opened
 from headrace.vsr.events import OwnOp
@@ -108,19 +109,21 @@ class Shard:
             settings.data, data, outside=self, given=self._given, may_begin=self._may_begin
         )
         self._planes = (self.metadata.plane, self.data_plane)
-        self._desk = desk = Desk(settings, clock, self.metadata, watch)
-        desk.data_plane = self.data_plane
+        turn = Turn(clock)
+        self._desk = desk = Desk(settings, turn, self.metadata, self.data_plane)
         self.marks, self.answers, self.connections = desk.probes, desk.answers, desk.connections
-        self.keeper = Keeper(desk)
+        self.partitions = Partitions(settings, self.metadata, self.data_plane, turn, watch)
         auditor = Auditor(desk)
         self._logins = Logins(desk, auditor)
         self._revocation = Revocation(desk, self._logins, auditor)
-        self._polls = Polls(desk, self.keeper)
-        self._orders = Orders(desk, self.keeper)
-        self._reads = Reads(desk, self.keeper, self._polls)
+        self._polls = Polls(desk, self.partitions)
+        self._orders = Orders(desk, self.partitions)
+        self._reads = Reads(desk, self.partitions, self._polls)
         self._timekeeper = Timekeeper(desk)
-        self._router = Router(desk, self.keeper, self._logins, self._orders, self._reads, auditor)
-        self._purges = Purges(desk, self.keeper)
+        self._router = Router(
+            desk, self.partitions, self._logins, self._orders, self._reads, auditor
+        )
+        self._purges = Purges(desk, self.partitions)
         self._sweep_due = 0
         self._checkpoints_done = 0
         self._has_begun = False
@@ -134,13 +137,13 @@ class Shard:
             ConnectionOpened: self._on_opened,
             ConnectionClosed: self._on_closed,
             RepliesWritten: self._polls.on_written,
-            SegmentWritten: self.keeper.on_segment,
-            SegmentsSynced: self.keeper.on_segment,
-            SegmentFailed: self.keeper.on_segment,
-            SegmentRead: self.keeper.on_segment,
-            IndexRead: self.keeper.on_segment,
-            SegmentsOpened: self.keeper.on_segment,
-            PartitionsListed: self.keeper.on_segment,
+            SegmentWritten: self.partitions.on_segment,
+            SegmentsSynced: self.partitions.on_segment,
+            SegmentFailed: self.partitions.on_segment,
+            SegmentRead: self.partitions.on_segment,
+            IndexRead: self.partitions.on_segment,
+            SegmentsOpened: self.partitions.on_segment,
+            PartitionsListed: self.partitions.on_segment,
             PasswordVerified: self._on_verified,
             PasswordHashed: self._orders.on_credentials,
             TokenMinted: self._orders.on_credentials,
@@ -164,8 +167,7 @@ class Shard:
 
     def take_findings(self) -> list[Finding]:
         """Give what was noticed since the last call: for the log, once each."""
-        found, self.keeper.findings = self.keeper.findings, []
-        found += self.keeper.retention.take_findings()
+        found = self.partitions.take_findings()
         for plane in self._planes:
             found += plane.store.take_findings()
         return found
@@ -188,14 +190,14 @@ class Shard:
         self._revocation.after_turn()
         if not self._has_begun and desk.metadata.plane.has_begun:
             self._begin()
-        self.keeper.reconcile()
+        self.partitions.reconcile()
         self._close_plane(DATA_STORE)
-        self.keeper.after_turn()
+        self.partitions.after_turn()
         self._polls.after_turn()
-        if desk.data_plane.has_work or self.keeper.shared.busy:
+        if desk.data_plane.has_work or self.partitions.shared.busy:
             # Polls that were resumed store offsets, and what was read may have been asked for.
             self._close_plane(DATA_STORE)
-            self.keeper.after_turn()
+            self.partitions.after_turn()
         self._reads.check_flushes()
         self._purges.after_turn()
         out = list(desk.out)
@@ -217,7 +219,7 @@ class Shard:
                 desk.out.append(OnStore(store, effect))
         if store == DATA_STORE and plane.checkpoints_done != self._checkpoints_done:
             self._checkpoints_done = plane.checkpoints_done
-            self.keeper.on_checkpointed()
+            self.partitions.flushes.on_checkpointed()
 
     def _begin(self) -> None:
         """Metadata is here, as far as this node knows it."""
@@ -361,7 +363,7 @@ class Shard:
         for plane in self._planes:
             plane.take(told)
         self._desk.answers.expire(event.now, self._withdraw)
-        self.keeper.tick()
+        self.partitions.tick()
         self._regulate()
         if event.now >= self._sweep_due:
             self._sweep_due = event.now + _SWEEP_TICKS
@@ -406,7 +408,7 @@ class Shard:
         checkpoint waits for somebody to make space: polls are served then (DK4).
         """
         desk = self._desk
-        shared = self.keeper.shared
+        shared = self.partitions.shared
         is_full = not self.is_without_space and (
             any(plane.store.is_crowded for plane in self._planes)
             or shared.tail_bytes > shared.tail_bytes_max * 5 // 4
@@ -443,15 +445,15 @@ class Shard:
             self._has_begun
             and self._desk.data_plane.has_begun
             and len(self._desk.metadata.state.users) > 0
-            and self.keeper.is_open
-            and (not self.keeper.is_short or self.is_without_space)
+            and self.partitions.is_open
+            and (not self.partitions.is_short or self.is_without_space)
         )
 
     @property
     def is_without_space(self) -> bool:
         """Whether something waits for space on the disk."""
         stores = (plane.store for plane in self._planes)
-        return self.keeper.is_stuck or any(store.is_without_space for store in stores)
+        return self.partitions.is_stuck or any(store.is_without_space for store in stores)
 
     @property
     def is_idle(self) -> bool:
@@ -465,15 +467,15 @@ class Shard:
 
     def flush(self, groups: Sequence[int]) -> bool:
         """Have the segments of partitions synced as far as now; whether all given so far are."""
-        return self.keeper.flush(groups)
+        return self.partitions.flushes.flush(groups)
 
     def lacking(self) -> list[int]:
         """Give the partitions whose segments never got all that was flushed."""
-        return self.keeper.lacking()
+        return self.partitions.flushes.lacking()
 
     def _may_begin(self) -> bool:
         """Whether both stores know of this start: else one would seem older than it is (DK16)."""
         return all(plane.store.is_open for plane in self._planes)
 
     def _given(self, group: int) -> int:
-        return self.keeper.next_offset(group)
+        return self.partitions.next_offset(group)

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from headrace.base.ids import GroupId
 from headrace.shard.desk import Desk
-from headrace.shard.owned.keeper import Keeper, Local
+from headrace.shard.owned.local import Local
+from headrace.shard.owned.partitions import Partitions
 from headrace.vsr.events import OwnOp
 from headrace.wire.codec import encode
 from headrace.wire.commands.internal import OFFSET_MARK, OffsetMark
@@ -39,9 +40,9 @@ class _Parked(NamedTuple):
 class AutoCommits:
     """What was served and is not stored yet, of all partitions of a shard."""
 
-    def __init__(self, desk: Desk, keeper: Keeper) -> None:
+    def __init__(self, desk: Desk, partitions: Partitions) -> None:
         self._desk = desk
-        self._keeper = keeper
+        self._partitions = partitions
         self._commits: dict[OffsetKey, int] = {}
         self._parked: dict[OffsetKey, list[_Parked]] = {}
 
@@ -77,7 +78,7 @@ class AutoCommits:
     def settle(self) -> None:
         """Resume the requests whose offset is stored now, or will not be stored here."""
         for key in list(self._commits):
-            local = self._keeper.locals.get(key.group)
+            local = self._partitions.locals.get(key.group)
             if local is not None and local.replica.is_primary:
                 stored = local.machine.peek_offset(key.kind, key.id)
                 if stored is None or stored < self._commits[key]:
@@ -87,7 +88,7 @@ class AutoCommits:
     def tick(self) -> None:
         """Propose again what found no place, and forget the requests that nobody waits for."""
         for key in list(self._commits):
-            local = self._keeper.locals.get(key.group)
+            local = self._partitions.locals.get(key.group)
             if local is None or local.machine.next_offset <= self._commits[key]:
                 self._drop(key)  # The partition is gone or was purged.
             else:

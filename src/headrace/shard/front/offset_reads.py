@@ -14,7 +14,7 @@ from headrace.shard.desk import Desk
 from headrace.shard.front.auto_commits import AutoCommits, OffsetKey
 from headrace.shard.front.connections import Connection
 from headrace.shard.front.consumers import consumer_key
-from headrace.shard.owned.keeper import Keeper
+from headrace.shard.owned.partitions import Partitions
 from headrace.wire.commands.messages import GET_OFFSET, GetOffset, StoredOffset
 from headrace.wire.errors import Code, RefusedError
 from headrace.wire.requests import RequestHeader
@@ -23,9 +23,9 @@ from headrace.wire.requests import RequestHeader
 class OffsetReads:
     """All questions for stored offsets of a shard."""
 
-    def __init__(self, desk: Desk, keeper: Keeper, commits: AutoCommits) -> None:
+    def __init__(self, desk: Desk, partitions: Partitions, commits: AutoCommits) -> None:
         self._desk = desk
-        self._keeper = keeper
+        self._partitions = partitions
         self._commits = commits
 
     def get(self, connection: Connection, header: RequestHeader, request: GetOffset) -> None:
@@ -71,11 +71,11 @@ class OffsetReads:
         if partition >= len(topic.partitions):
             raise RefusedError(Code.PARTITION_NOT_FOUND, partition=partition)
         key = OffsetKey(topic.namespace(partition), request.consumer.kind, key_id)
-        if not desk.data_plane.is_current(self._keeper.find(key.group).replica):
+        if not desk.data_plane.is_current(self._partitions.find(key.group).replica):
             raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED)  # O6.2
         return key
 
     def _read(self, key: OffsetKey, partition: int) -> StoredOffset | None:
-        machine = self._keeper.find(key.group).machine
+        machine = self._partitions.find(key.group).machine
         stored = machine.stored_offset(key.kind, key.id)
         return None if stored is None else StoredOffset(partition, machine.current_offset, stored)

@@ -29,7 +29,7 @@ from headrace.shard.front.connections import Connection
 from headrace.shard.front.consumers import consumer_key, owns_partition
 from headrace.shard.logins.lockout import origin_of
 from headrace.shard.logins.tokens import hash_token
-from headrace.shard.owned.keeper import Keeper
+from headrace.shard.owned.partitions import Partitions
 from headrace.wire.codec import encode
 from headrace.wire.commands import clock, groups, messages, streams, tokens, topics, users
 from headrace.wire.commands.command import Command
@@ -72,9 +72,9 @@ class _Place(NamedTuple):
 class Orders:
     """Makes requests ready and hands them over."""
 
-    def __init__(self, desk: Desk, keeper: Keeper) -> None:
+    def __init__(self, desk: Desk, partitions: Partitions) -> None:
         self._desk = desk
-        self._keeper = keeper
+        self._partitions = partitions
         self._continuations: dict[int, tuple[int, _Continuation]] = {}  # with the tickets
         self._secrets: dict[tuple[int, int], Secret] = {}  # of tokens being made
         self._by_code: dict[int, _Order] = {
@@ -373,7 +373,7 @@ class Orders:
         place = self._find_place(header, messages.STORE_OFFSET.code, request)
         data = encode(OFFSET_MARK, OffsetMark(place.kind, place.key, request.offset))
         self._submit_offset(connection, header, place, data)
-        self._keeper.retention.touch(place.namespace, place.kind, place.key)
+        self._partitions.retention.touch(place.namespace, place.kind, place.key)
 
     def _delete_offset(
         self,
@@ -434,7 +434,7 @@ class Orders:
         if place.is_owned:
             self._submit_to_partition(connection, header, place.namespace, body)
             return
-        replica = self._keeper.find(place.namespace).replica
+        replica = self._partitions.find(place.namespace).replica
         is_applied = self._desk.data_plane.answer_again(replica, header, body)
         if self._expect_again(connection, header, is_applied=is_applied):
             return
@@ -455,7 +455,7 @@ class Orders:
         if request.partition_id >= len(topic.partitions):
             raise RefusedError(Code.PARTITION_NOT_FOUND, partition=request.partition_id)
         namespace = topic.namespace(request.partition_id)
-        end = self._keeper.find(namespace).machine.sealed_end(request.segments_count)
+        end = self._partitions.find(namespace).machine.sealed_end(request.segments_count)
         if end is None:
             connection.spend(header)
             desk.answers.reply(connection.number, header)
@@ -466,7 +466,7 @@ class Orders:
         self, connection: Connection, header: RequestHeader, namespace: int, body: bytes
     ) -> None:
         desk = self._desk
-        local = self._keeper.locals.get(namespace)
+        local = self._partitions.locals.get(namespace)
         if local is None:
             raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED, partition=namespace)
         if local.fence is not None:

@@ -8,13 +8,13 @@ Flow: plan, route, reply.
 from headrace.metadata.access import reach
 from headrace.shard.desk import Desk
 from headrace.shard.front.connections import Connection
-from headrace.shard.owned.keeper import Keeper
+from headrace.shard.owned.partitions import Partitions
 from headrace.wire.commands.segments import PLAN_SEGMENTS, PlanSegments, SegmentPlan
 from headrace.wire.errors import Code, RefusedError
 
 
 def plan_segments(
-    desk: Desk, keeper: Keeper, connection: Connection, request: PlanSegments
+    desk: Desk, partitions: Partitions, connection: Connection, request: PlanSegments
 ) -> SegmentPlan:
     """Give the plan of one partition to who may poll its topic.
 
@@ -25,7 +25,7 @@ def plan_segments(
     topic = reach(desk.metadata.state, user_id, code, request.stream, request.topic)
     if request.partition_id >= len(topic.partitions):
         raise RefusedError(Code.PARTITION_NOT_FOUND, partition=request.partition_id)
-    local = keeper.find(topic.namespace(request.partition_id))
+    local = partitions.find(topic.namespace(request.partition_id))
     if local.fence is not None:
         raise RefusedError(Code.CANNOT_READ_MESSAGE, why=local.fence)
     if not local.machine.is_open:

@@ -23,7 +23,8 @@ from headrace.shard.desk import Desk
 from headrace.shard.front.auto_commits import AutoCommits, OffsetKey
 from headrace.shard.front.connections import Connection
 from headrace.shard.front.consumers import consumer_key, may_poll_partition
-from headrace.shard.owned.keeper import Keeper, Local
+from headrace.shard.owned.local import Local
+from headrace.shard.owned.partitions import Partitions
 from headrace.wire.commands.messages import POLL_MESSAGES, RESYNC_PARTITION, PollMessages
 from headrace.wire.errors import Code, RefusedError
 from headrace.wire.identifiers import First, FromOffset, FromTimestamp, Next
@@ -48,12 +49,12 @@ class _Poll(NamedTuple):
 class Polls:
     """All polls of a shard, and the offsets that they store by themselves."""
 
-    def __init__(self, desk: Desk, keeper: Keeper) -> None:
+    def __init__(self, desk: Desk, partitions: Partitions) -> None:
         self._desk = desk
-        self._keeper = keeper
+        self._partitions = partitions
         self._reading: dict[int, _Poll] = {}  # by ticket: segments are read for them
-        self.commits = AutoCommits(desk, keeper)
-        self._room = keeper.shared.replies
+        self.commits = AutoCommits(desk, partitions)
+        self._room = partitions.shared.replies
         self._short: list[_Poll] = []  # wait until there is room for their replies
         self._sent: dict[int, int] = {}  # bytes of replies in this turn, by connection
         self._damages: dict[tuple[str, str], None] = {}  # what was logged already
@@ -97,7 +98,7 @@ class Polls:
         Raises:
             RefusedError: It is refused.
         """
-        local = self._keeper.locals.get(poll.key.group)
+        local = self._partitions.locals.get(poll.key.group)
         if local is None:
             raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED, partition=poll.key.group)
         if local.fence is not None:
@@ -105,7 +106,7 @@ class Polls:
         is_group = poll.request.consumer.kind == ConsumerKind.GROUP
         if is_group and not self._desk.data_plane.is_current(local.replica):
             raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED)  # O6.2
-        self._keeper.retention.touch(*poll.key)
+        self._partitions.retention.touch(*poll.key)
         if isinstance(poll.request.strategy, Next) and self.commits.is_pending(poll.key):
             parked = self._waiting(poll)
             self.commits.park(poll.key, parked.ticket, partial(self._go_on, parked))
@@ -185,11 +186,11 @@ class Polls:
 
     def after_turn(self) -> None:
         """Answer what was read, and the polls that waited for an offset to be stored."""
-        removed = self._keeper.take_removed()
+        removed = self._partitions.take_removed()
         if removed:
             self._forget_partitions(dict.fromkeys(removed))
-        for group, ticket, result in self._keeper.take_polled():
-            local = self._keeper.locals.get(group)
+        for group, ticket, result in self._partitions.take_polled():
+            local = self._partitions.locals.get(group)
             if local is not None:
                 self._finish(local, ticket, result)
         self.commits.settle()
@@ -220,7 +221,7 @@ class Polls:
             if len(self._damages) >= _DAMAGES_MAX:
                 self._damages.clear()
             self._damages[local.name, text] = None
-            self._keeper.findings.append(Finding("damaged", local.name, 0, text))
+            self._partitions.findings.append(Finding("damaged", local.name, 0, text))
 
     def _go_on(self, poll: _Poll) -> bool:
         """Go on with a poll that waited for an offset; return whether it is answered."""

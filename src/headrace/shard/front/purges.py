@@ -5,7 +5,7 @@ Flow: reply.
 
 from headrace.ports.network import SendReply
 from headrace.shard.desk import Desk
-from headrace.shard.owned.keeper import Keeper
+from headrace.shard.owned.partitions import Partitions
 from headrace.wire.numbers import Operation
 
 PURGES = (Operation.PURGE_STREAM, Operation.PURGE_TOPIC)
@@ -14,9 +14,9 @@ PURGES = (Operation.PURGE_STREAM, Operation.PURGE_TOPIC)
 class Purges:
     """Those that metadata has decided and partitions have not applied yet."""
 
-    def __init__(self, desk: Desk, keeper: Keeper) -> None:
+    def __init__(self, desk: Desk, partitions: Partitions) -> None:
         self._desk = desk
-        self._keeper = keeper
+        self._partitions = partitions
         self._held: dict[int, bytes] = {}  # answers, by the tickets of their requests
 
     def hold(self, effect: SendReply) -> None:
@@ -29,8 +29,8 @@ class Purges:
         """Answer once all purges are applied."""
         if not self._held:
             return
-        self._keeper.reconcile()  # A purge may have been applied in this very turn.
-        if not self._keeper.is_purged:
+        self._partitions.reconcile()  # A purge may have been applied in this very turn.
+        if not self._partitions.is_purged:
             return
         answers = self._desk.answers
         held, self._held = self._held, {}

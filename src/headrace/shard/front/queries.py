@@ -16,7 +16,7 @@ from headrace.shard.front.counters import read_counters
 from headrace.shard.front.offset_reads import OffsetReads
 from headrace.shard.front.plans import plan_segments
 from headrace.shard.front.polls import Polls
-from headrace.shard.owned.keeper import Keeper
+from headrace.shard.owned.partitions import Partitions
 from headrace.wire.commands import (
     clients,
     groups,
@@ -48,9 +48,9 @@ _READ_ANYWHERE = (
 class Reads:
     """What a logged-in client may ask."""
 
-    def __init__(self, desk: Desk, keeper: Keeper, polls: Polls) -> None:
+    def __init__(self, desk: Desk, partitions: Partitions, polls: Polls) -> None:
         self._desk = desk
-        self._keeper = keeper
+        self._partitions = partitions
         self._polls = polls
         self.facts = HostFacts()
         self._snapshots: dict[int, int] = {}  # tickets, by the tokens of what the host makes
@@ -78,7 +78,7 @@ class Reads:
         }
         self._begun: dict[int, _Read] = {  # answer themselves, maybe later
             messages.POLL_MESSAGES.code: polls.poll,
-            messages.GET_OFFSET.code: OffsetReads(desk, keeper, polls.commits).get,
+            messages.GET_OFFSET.code: OffsetReads(desk, partitions, polls.commits).get,
             system.GET_SNAPSHOT.code: self._get_snapshot,
             topics.FLUSH_UNSAVED_BUFFER.code: self._flush,
         }
@@ -108,7 +108,7 @@ class Reads:
         check_access(self._desk.metadata.state, connection.user_id, code, scope or Scope())
 
     def _stats_of(self, namespace: int) -> PartitionStats | None:
-        local = self._keeper.locals.get(namespace)
+        local = self._partitions.locals.get(namespace)
         if local is None:
             return None
         machine = local.machine
@@ -125,7 +125,7 @@ class Reads:
         self._check(connection, system.GET_STATS.code)
         desk, facts = self._desk, self.facts
         counts = reads.count(desk.metadata.state)
-        machines = [local.machine for local in self._keeper.locals.values()]
+        machines = [local.machine for local in self._partitions.locals.values()]
         return system.Stats(
             process_id=facts.process_id,
             cpu_usage=facts.cpu_usage,
@@ -159,7 +159,7 @@ class Reads:
 
     def _get_counters(self, connection: Connection, _: RequestHeader, __: None) -> NodeCounters:
         self._check(connection, GET_COUNTERS.code)
-        return read_counters(self._desk, self._keeper, self.facts)
+        return read_counters(self._desk, self._partitions, self.facts)
 
     def _get_cluster_metadata(
         self, connection: Connection, _: RequestHeader, __: None
@@ -298,12 +298,12 @@ class Reads:
         topic = reach(
             self._desk.metadata.state, user_id, GET_HOLDERS.code, request.stream, request.topic
         )
-        return self._keeper.retention.holders_of(topic)
+        return self._partitions.retention.holders_of(topic)
 
     def _plan_segments(
         self, connection: Connection, _: RequestHeader, request: segments.PlanSegments
     ) -> segments.SegmentPlan:
-        return plan_segments(self._desk, self._keeper, connection, request)
+        return plan_segments(self._desk, self._partitions, connection, request)
 
     def _flush(
         self, connection: Connection, header: RequestHeader, request: topics.FlushUnsavedBuffer
@@ -316,7 +316,7 @@ class Reads:
         if request.partition_id >= len(topic.partitions):
             raise RefusedError(Code.PARTITION_NOT_FOUND, partition=request.partition_id)
         namespace = topic.namespace(request.partition_id)
-        machine = self._keeper.find(namespace).machine
+        machine = self._partitions.find(namespace).machine
         machine.store()
         token = machine.flush() if request.fsync else None
         answers = self._desk.answers
@@ -335,7 +335,7 @@ class Reads:
     def _is_over(self, ticket: int, namespace: int, token: int) -> bool:
         """Whether nobody waits for a flush any more; if it is over, that is answered."""
         answers = self._desk.answers
-        local = self._keeper.locals.get(namespace)
+        local = self._partitions.locals.get(namespace)
         if local is None or local.fence is not None:
             code = Code.CANNOT_SYNC_FILE
         elif local.machine.is_flushed(token):

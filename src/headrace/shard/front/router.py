@@ -22,7 +22,8 @@ from headrace.shard.front.orders import Orders
 from headrace.shard.front.queries import Reads
 from headrace.shard.logins.audit import Auditor, describe_segments
 from headrace.shard.logins.login import Logins
-from headrace.shard.owned.keeper import Keeper, Local
+from headrace.shard.owned.local import Local
+from headrace.shard.owned.partitions import Partitions
 from headrace.wire.commands.messages import SEND_MESSAGES, SendMessages
 from headrace.wire.commands.system import PING
 from headrace.wire.commands.table import find_command
@@ -49,14 +50,14 @@ class Router:
     def __init__(
         self,
         desk: Desk,
-        keeper: Keeper,
+        partitions: Partitions,
         logins: Logins,
         orders: Orders,
         reads: Reads,
         auditor: Auditor,
     ) -> None:
         self._desk = desk
-        self._keeper = keeper
+        self._partitions = partitions
         self._logins = logins
         self._orders = orders
         self._reads = reads
@@ -193,7 +194,9 @@ class Router:
             chosen = turn % count if count else 0
         if chosen >= count:
             raise RefusedError(Code.PARTITION_NOT_FOUND, partition=chosen)
-        return self._keeper.find(topic.namespace(chosen)), not isinstance(partitioning, Balanced)
+        return self._partitions.find(topic.namespace(chosen)), not isinstance(
+            partitioning, Balanced
+        )
 
     # Everything else.
 

@@ -15,13 +15,13 @@ class Awaited:
     """At most one op for each partition."""
 
     def __init__(self) -> None:
-        self._ops: dict[int, tuple[Operation, int]] = {}  # with the tick at which it is due
-        self._heap: list[tuple[int, int]] = []  # by due tick; what is not in `_ops` too counts not
+        self.ops: dict[int, tuple[Operation, int]] = {}  # with the tick at which each is due
+        self._heap: list[tuple[int, int]] = []  # by due tick; what is not in `ops` too counts not
         self._stirred: dict[int, None] = {}  # partitions that did something since
         self._purges: dict[int, None] = {}
 
     def __contains__(self, group: int) -> bool:
-        return group in self._ops
+        return group in self.ops
 
     @property
     def is_purging(self) -> bool:
@@ -30,24 +30,24 @@ class Awaited:
 
     def operation(self, group: int) -> Operation:
         """Return what a partition is to apply."""
-        return self._ops[group][0]
+        return self.ops[group][0]
 
     def put(self, group: int, operation: Operation, due: int) -> None:
         """Look after an op that was proposed, in the place of the one before."""
         self.pop(group)
-        self._ops[group] = (operation, due)
+        self.ops[group] = (operation, due)
         heapq.heappush(self._heap, (due, group))
         if operation == Operation.PURGE_PARTITION:
             self._purges[group] = None
 
     def pop(self, group: int) -> None:
         """Forget the op of a partition, if there is one."""
-        self._ops.pop(group, None)
+        self.ops.pop(group, None)
         self._purges.pop(group, None)
 
     def stir(self, group: int) -> None:
         """Note that a partition did something: it may have applied its op."""
-        if group in self._ops:
+        if group in self.ops:
             self._stirred[group] = None
 
     def take(self, now: int) -> tuple[dict[int, None], dict[int, None]]:
@@ -55,12 +55,12 @@ class Awaited:
 
         An op that is due must be put again, or popped.
         """
-        stirred = {group: None for group in self._stirred if group in self._ops}
+        stirred = {group: None for group in self._stirred if group in self.ops}
         self._stirred.clear()
         due: dict[int, None] = {}
         while self._heap and self._heap[0][0] <= now:
             at, group = heapq.heappop(self._heap)
-            known = self._ops.get(group)
+            known = self.ops.get(group)
             if known is not None and known[1] == at:
                 due[group] = None
         return stirred, due

@@ -11,7 +11,9 @@ Invariants: at most one checkpoint in 3 s is taken for this, however many segmen
 
 from headrace.partitions.machine import PartitionMachine
 from headrace.partitions.shared import PartitionsShared
-from headrace.shard.desk import Desk
+from headrace.shard.consensus.plane import Plane
+from headrace.shard.metadata import Metadata
+from headrace.shard.turn import Turn
 
 _GATHER_TICKS = 100  # Drops of one pass share a checkpoint.
 _INTERVAL_TICKS = 300
@@ -20,15 +22,20 @@ _INTERVAL_TICKS = 300
 class Clearing:
     """The files of dropped segments of all partitions of a shard."""
 
-    def __init__(self, desk: Desk, shared: PartitionsShared) -> None:
-        self._desk = desk
+    def __init__(
+        self, metadata: Metadata, plane: Plane, shared: PartitionsShared, turn: Turn
+    ) -> None:
+        self._metadata = metadata
+        self._plane = plane
         self._shared = shared
+        self._clock = turn.clock
+        self._probes = turn.probes
         self._due: int | None = None
         self._earliest = 0
 
     def tick(self) -> None:
         """Ask for a checkpoint when files have waited long enough for one."""
-        now = self._desk.clock.now
+        now = self._clock.now
         if not self._shared.dropping:
             self._due = None
         elif self._due is None:
@@ -36,8 +43,8 @@ class Clearing:
         elif now >= self._due:
             self._due = None
             self._earliest = now + _INTERVAL_TICKS
-            self._desk.data_plane.want_checkpoint()
-            self._desk.probes.hit("clearing.checkpoint")
+            self._plane.want_checkpoint()
+            self._probes.hit("clearing.checkpoint")
 
     def after_turn(self) -> None:
         """On a full disk, remove files now: the checkpoint may wait for their space."""
@@ -49,7 +56,8 @@ class Clearing:
 
     @property
     def _is_without_space(self) -> bool:
-        planes = (self._desk.metadata.plane, self._desk.data_plane)
-        return bool(self._shared.without_space) or any(
-            plane.store.is_without_space for plane in planes
+        return (
+            bool(self._shared.without_space)
+            or self._metadata.is_without_space
+            or self._plane.store.is_without_space
         )

@@ -13,10 +13,8 @@ Flow: recover.
 """
 
 from collections.abc import Mapping
-from typing import Protocol
 
 from headrace.base.ids import GroupId, unpack_namespace
-from headrace.metadata.target import PartitionTarget
 from headrace.partitions.shared import PartitionsShared
 from headrace.ports.segments import (
     ListPartitions,
@@ -25,22 +23,23 @@ from headrace.ports.segments import (
     RemovePartition,
     SegmentEvent,
 )
-from headrace.shard.desk import Desk
-
-
-class _Here(Protocol):
-    """A partition that is here."""
-
-    target: PartitionTarget
+from headrace.shard.consensus.plane import Plane
+from headrace.shard.metadata import Metadata
+from headrace.shard.owned.local import Local
+from headrace.shard.turn import Turn
 
 
 class Orphans:
     """Asks once which partitions have files, and has those of no partition put away."""
 
-    def __init__(self, desk: Desk, shared: PartitionsShared) -> None:
-        self._desk = desk
+    def __init__(
+        self, metadata: Metadata, plane: Plane, shared: PartitionsShared, turn: Turn
+    ) -> None:
+        self._metadata = metadata
+        self._plane = plane
         self._shared = shared
-        self._is_alone = desk.settings.data.replica_count == 1
+        self._turn = turn
+        self._is_alone = plane.config.replica_count == 1
         self._is_asked = False
         self._listed: tuple[tuple[int, int], ...] | None = None
         self.is_over = False  # whether all of it is done
@@ -50,17 +49,17 @@ class Orphans:
         """Whether nothing lies where a partition that is created now would find it."""
         return self.is_over or not self._is_alone
 
-    def after_turn(self, here: Mapping[int, _Here], *, revision: int) -> None:
+    def after_turn(self, here: Mapping[int, Local], *, revision: int) -> None:
         """Go on: `here` are the partitions as metadata has them at that revision."""
         assert not self.is_over
-        desk = self._desk
+        metadata, plane = self._metadata, self._plane
         if not self._is_asked:
             self._is_asked = True
-            desk.out.append(ListPartitions(self._shared.new_token(self)))
-        is_current = revision == desk.metadata.state.revision and desk.metadata.is_caught_up
-        if self._listed is not None and is_current and desk.data_plane.has_begun:
+            self._turn.out.append(ListPartitions(self._shared.new_token(self)))
+        is_current = revision == metadata.state.revision and metadata.is_caught_up
+        if self._listed is not None and is_current and plane.has_begun:
             self.is_over = True
-            dormant = dict(desk.data_plane.dormant_groups())
+            dormant = dict(plane.dormant_groups())
             for namespace, created_revision in self._listed:
                 local = here.get(namespace)
                 is_here = local is not None and local.target.created_revision == created_revision
@@ -68,19 +67,19 @@ class Orphans:
                     self._put_away(namespace, created_revision, revision)
 
     def _put_away(self, namespace: int, created_revision: int, revision: int) -> None:
-        desk = self._desk
+        turn = self._turn
         if created_revision <= revision:
-            desk.probes.hit("partitions.left_over_removed")
-            desk.out.append(RemovePartition(namespace, created_revision))
+            turn.probes.hit("partitions.left_over_removed")
+            turn.out.append(RemovePartition(namespace, created_revision))
         elif self._is_alone:
-            desk.probes.hit("partitions.orphaned")
+            turn.probes.hit("partitions.orphaned")
             stream, topic, partition = unpack_namespace(GroupId(namespace))
             reason = (
                 f"stream {stream} topic {topic} partition {partition} was created at revision"
                 f" {created_revision}, and metadata ends at revision {revision}: the stores are"
                 " older than these files"
             )
-            desk.out.append(QuarantinePartition(namespace, created_revision, reason))
+            turn.out.append(QuarantinePartition(namespace, created_revision, reason))
 
     def step(self, event: SegmentEvent) -> None:
         """Take the answer."""

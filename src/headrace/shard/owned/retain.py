@@ -12,7 +12,6 @@ Flow: apply.
 from collections import deque
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Protocol
 
 import msgspec
 
@@ -24,11 +23,14 @@ from headrace.partitions.machine import PartitionMachine
 from headrace.partitions.offsets import StoredMark
 from headrace.partitions.retention import droppable_count, held_bytes
 from headrace.ports.recovered import Finding
-from headrace.shard.desk import Desk
+from headrace.shard.consensus.plane import Plane
+from headrace.shard.metadata import Metadata
 from headrace.shard.owned.held import Held, group_name
 from headrace.shard.owned.holders import Holders
+from headrace.shard.owned.local import Local
+from headrace.shard.settings import ShardSettings
+from headrace.shard.turn import Turn
 from headrace.vsr.events import OwnOp
-from headrace.vsr.replica import Replica
 from headrace.wire.codec import encode
 from headrace.wire.commands.holders import HOLDERS_MAX, Holder, TopicHolders
 from headrace.wire.commands.internal import RETAIN, Retain
@@ -36,26 +38,29 @@ from headrace.wire.numbers import ConsumerKind, Operation
 from headrace.wire.topic_options import RESPECT_CONSUMERS, SERVER_DEFAULT_WORD
 
 
-class Here(Protocol):
-    """A partition that is here."""
-
-    target: PartitionTarget
-    replica: Replica
-    machine: PartitionMachine
-
-
 class Retention:
     """The retention of all partitions of a shard."""
 
-    def __init__(self, desk: Desk, partitions: Mapping[int, Here]) -> None:
-        self._desk = desk
+    def __init__(
+        self,
+        settings: ShardSettings,
+        metadata: Metadata,
+        plane: Plane,
+        partitions: Mapping[int, Local],
+        turn: Turn,
+    ) -> None:
+        self._settings = settings
+        self._metadata = metadata
+        self._plane = plane
         self._partitions = partitions
-        self._due = desk.settings.retention_ticks
+        self._clock = turn.clock
+        self._probes = turn.probes
+        self._due = settings.retention_ticks
         # Partitions with limits that have sealed segments, or had some and still have consumers.
         self._candidates: dict[int, None] = {}
         self._pass: deque[int] = deque()  # those that this pass has still to look at
-        self._holders = Holders(desk.settings.consumers_idle_ticks)
-        self._held = Held(desk.settings.consumers_idle_ticks)
+        self._holders = Holders(settings.consumers_idle_ticks)
+        self._held = Held(settings.consumers_idle_ticks)
         self._findings: list[Finding] = []
 
     def take_findings(self) -> list[Finding]:
@@ -65,14 +70,14 @@ class Retention:
 
     def touch(self, namespace: int, kind: ConsumerKind, consumer_id: int) -> None:
         """Note that a stored offset is in use: it was stored, or polled under."""
-        self._holders.touch(namespace, (kind, consumer_id), self._desk.clock.now)
+        self._holders.touch(namespace, (kind, consumer_id), self._clock.now)
 
     def forget(self, namespace: int) -> None:
         """Forget a partition that is gone."""
         self._candidates.pop(namespace, None)
         self._holders.forget(namespace)
 
-    def consider(self, local: Here) -> None:
+    def consider(self, local: Local) -> None:
         """Look at a partition from now on, if it has limits and sealed segments.
 
         Called when either may have changed.
@@ -85,16 +90,16 @@ class Retention:
 
     def tick(self) -> None:
         """Begin a pass over the partitions once in each interval, and go on with it."""
-        desk = self._desk
-        if desk.clock.now >= self._due and not self._pass:
-            self._due = desk.clock.now + desk.settings.retention_ticks
+        now = self._clock.now
+        if now >= self._due and not self._pass:
+            self._due = now + self._settings.retention_ticks
             self._pass.extend(self._candidates)
         if self._pass:
             self._retain()
 
     def holders_of(self, topic: Topic) -> TopicHolders:
         """Return who keeps messages of a topic beyond its limits now, largest first."""
-        now = self._desk.clock.time.for_removal
+        now = self._clock.time.for_removal
         found = []
         for partition_id in range(len(topic.partitions)):
             local = self._partitions.get(topic.namespace(partition_id))
@@ -118,8 +123,8 @@ class Retention:
 
     def _retain(self) -> None:
         """Propose to drop what is too old or too much, where there is such (PT-28)."""
-        now = self._desk.clock.time.for_removal
-        for _ in range(min(len(self._pass), self._desk.settings.data.slice_groups_max)):
+        now = self._clock.time.for_removal
+        for _ in range(min(len(self._pass), self._settings.data.slice_groups_max)):
             group = self._pass.popleft()
             local = self._partitions.get(group)
             if local is None or group not in self._candidates:
@@ -129,9 +134,9 @@ class Retention:
             elif local.replica.is_primary:
                 self._look(local, _limits(local.target, now))
         if not self._pass:
-            self._findings += self._held.end_look(self._desk.metadata.state, self._desk.clock.now)
+            self._findings += self._held.end_look(self._metadata.state, self._clock.now)
 
-    def _look(self, local: Here, limits: Retain) -> None:
+    def _look(self, local: Local, limits: Retain) -> None:
         """Propose to drop what can go of one partition, and note who keeps the rest."""
         machine, group = local.machine, local.target.group
         machine.is_ignoring_consumers = not self._waits(local.target)
@@ -144,32 +149,32 @@ class Retention:
         needed = msgspec.structs.replace(limits, keep_from=machine.needed_from())
         if droppable_count(beyond, needed):
             own = OwnOp(Operation.RETAIN, encode(RETAIN, limits))
-            self._desk.data_plane.propose(group, own)
+            self._plane.propose(group, own)
         if machine.is_ignoring_consumers:
             return
         for mark, size in _held_by(machine, beyond):
             key = (mark.kind, mark.id)
             is_idle = key in machine.waived
             self._held.add(group, key, size, is_idle=is_idle)
-            self._desk.probes.hit("retention.released" if is_idle else "retention.waited")
+            self._probes.hit("retention.released" if is_idle else "retention.waited")
 
-    def _find_idle(self, local: Here) -> dict[tuple[ConsumerKind, int], None]:
+    def _find_idle(self, local: Local) -> dict[tuple[ConsumerKind, int], None]:
         group = local.target.group
         generation_of = partial(self._generation_of, group)
         marks = local.machine.stored_marks()
-        return self._holders.find_idle(group, marks, generation_of, self._desk.clock.now)
+        return self._holders.find_idle(group, marks, generation_of, self._clock.now)
 
     def _generation_of(self, namespace: GroupId, group_id: int) -> int:
         """Return how often the members of a consumer group have changed; 0 if it is gone."""
         stream_id, topic_id, _ = unpack_namespace(namespace)
-        stream = self._desk.metadata.state.streams.find(stream_id)
+        stream = self._metadata.state.streams.find(stream_id)
         topic = None if stream is None else stream.topics.find(topic_id)
         group = None if topic is None else topic.groups.find(group_id)
         return 0 if group is None else group.roster.generation
 
     def _waits(self, target: PartitionTarget) -> bool:
         if target.retention_consumers == SERVER_DEFAULT_WORD:
-            return self._desk.settings.is_waiting_for_consumers
+            return self._settings.is_waiting_for_consumers
         return target.retention_consumers == RESPECT_CONSUMERS
 
 

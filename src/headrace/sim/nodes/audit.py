@@ -34,7 +34,7 @@ def why_not_settled(clients: Sequence[Client], core: Sequence[Host]) -> str:
     for host in core:
         if host.shard is None:
             return f"node {host.index} is down"
-        if not host.shard.keeper.is_open:
+        if not host.shard.partitions.is_open:
             return f"segments of node {host.index} are not open"
     levels = [_level(host.replicas()) for host in core]
     if None in levels or any(level != levels[0] for level in levels):

@@ -96,7 +96,7 @@ class Host:
         if self.shard is None:
             return {}
         found = {METADATA: self.shard.metadata.replica}
-        for local in self.shard.keeper.locals.values():
+        for local in self.shard.partitions.locals.values():
             key = Incarnation(local.target.group, local.target.created_revision)
             found[key] = local.replica
         return found
@@ -107,7 +107,7 @@ class Host:
             return {}
         return {
             Incarnation(local.target.group, local.target.created_revision): local.machine
-            for local in self.shard.keeper.locals.values()
+            for local in self.shard.partitions.locals.values()
         }
 
     @property
@@ -115,7 +115,7 @@ class Host:
         """Why a running node refuses one of its partitions, if it does."""
         if self.shard is None:
             return None
-        fences = [local.fence for local in self.shard.keeper.locals.values()]
+        fences = [local.fence for local in self.shard.partitions.locals.values()]
         return next((fence for fence in fences if fence is not None), None)
 
     def name_of(self, target: PartitionTarget) -> str:

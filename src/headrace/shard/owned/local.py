@@ -1,0 +1,36 @@
+"""One partition that is on this shard."""
+
+from headrace.base.ids import unpack_namespace
+from headrace.metadata.target import PartitionTarget
+from headrace.partitions.machine import PartitionMachine
+from headrace.vsr.replica import Replica
+
+
+class Local:
+    """What metadata says of it, its group, and its machine."""
+
+    __slots__ = ("lost_until", "machine", "replica", "target")
+
+    def __init__(
+        self, target: PartitionTarget, replica: Replica, machine: PartitionMachine
+    ) -> None:
+        self.target = target
+        self.replica = replica
+        self.machine = machine
+        self.lost_until = 0  # offsets below this may have been given out and lost (FM-7)
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        stream, topic, partition = unpack_namespace(self.target.group)
+        return f"stream {stream} topic {topic} partition {partition}"
+
+    @property
+    def fence(self) -> str | None:
+        """Why nothing is served from it, if so."""
+        return self.machine.fence
+
+    @property
+    def is_short(self) -> bool:
+        """Whether offsets that were given out before a power cut could be given again."""
+        return self.lost_until > self.machine.next_offset

@@ -1,0 +1,114 @@
+"""Proposes what the log of a partition must still say of what metadata decided (RC-17).
+
+An op that found no place is proposed again. At most one is on its way for each partition: a purge
+comes first, then the range that a power cut took, then the offsets of deleted consumer groups.
+
+Flow: replicate, apply.
+"""
+
+from collections.abc import Mapping
+
+from headrace.metadata.target import live_group_ids
+from headrace.ports.recovered import Finding
+from headrace.shard.consensus.clock import Clock
+from headrace.shard.consensus.plane import Plane
+from headrace.shard.metadata import Metadata
+from headrace.shard.owned.awaited import Awaited
+from headrace.shard.owned.local import Local
+from headrace.vsr.events import OwnOp
+from headrace.wire.codec import encode
+from headrace.wire.commands.internal import (
+    FORGET_GROUP_OFFSETS,
+    LOST_RANGE,
+    PURGE_PARTITION,
+    ForgetGroupOffsets,
+    LostRange,
+    PurgePartition,
+)
+from headrace.wire.numbers import Operation
+
+_PROPOSE_AGAIN_TICKS = 100
+
+
+class OwnOps:
+    """The ops of the server itself for all partitions of a shard; `findings` are for the log."""
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        plane: Plane,
+        clock: Clock,
+        partitions: Mapping[int, Local],
+        findings: list[Finding],
+    ) -> None:
+        self._metadata = metadata
+        self._plane = plane
+        self._clock = clock
+        self._partitions = partitions
+        self._findings = findings
+        self.awaited = Awaited()
+
+    def propose(self, local: Local) -> None:
+        """Propose what the log of a partition lacks, if anything."""
+        if local.machine.purge_generation < local.target.purge_generation:
+            body = encode(PURGE_PARTITION, PurgePartition(local.target.purge_generation))
+            self._propose(local, Operation.PURGE_PARTITION, body)
+        elif local.is_short:
+            body = encode(LOST_RANGE, LostRange(local.machine.prepared_offset, local.lost_until))
+            self._propose(local, Operation.LOST_RANGE, body)
+        elif dead := self._dead_groups(local):
+            body = encode(FORGET_GROUP_OFFSETS, ForgetGroupOffsets(dead))
+            self._propose(local, Operation.FORGET_GROUP_OFFSETS, body)
+
+    def _propose(self, local: Local, operation: Operation, body: bytes) -> None:
+        """Propose an op of the server, and look after it until it is applied."""
+        group, now = local.target.group, self._clock.now
+        if not self._plane.has_begun:
+            self.awaited.put(group, operation, now)
+            return
+        self.awaited.put(group, operation, now + _PROPOSE_AGAIN_TICKS)
+        if local.replica.is_primary:
+            self._plane.propose(group, OwnOp(operation, body))
+
+    def look_after(self) -> None:
+        """Propose again what is not applied in time, and what comes after what is applied."""
+        if not self._plane.has_begun:
+            return
+        stirred, due = self.awaited.take(self._clock.now)
+        for group in stirred | due:
+            local = self._partitions[group]
+            if not self._is_missing(local):
+                operation = self.awaited.operation(group)
+                self.awaited.pop(group)
+                if operation == Operation.LOST_RANGE:
+                    self._report_lost(local)
+                self.propose(local)
+            elif group in due:
+                self.propose(local)
+
+    def _is_missing(self, local: Local) -> bool:
+        machine = local.machine
+        match self.awaited.operation(local.target.group):
+            case Operation.PURGE_PARTITION:
+                return machine.purge_generation < local.target.purge_generation
+            case Operation.LOST_RANGE:
+                return local.is_short
+            case _:
+                return bool(self._dead_groups(local))
+
+    def _dead_groups(self, local: Local) -> tuple[int, ...]:
+        """Return the consumer groups that have an offset here and are gone (RC-17)."""
+        stored = local.machine.stored_group_ids()
+        if not stored:
+            return ()
+        live = live_group_ids(self._metadata.state, local.target.group)
+        return tuple([each for each in stored if each not in live])
+
+    def _report_lost(self, local: Local) -> None:
+        """Report the offsets that a power cut may have taken, unless they are purged (D12)."""
+        for first, end in local.machine.lost_ranges:
+            if end == local.lost_until:
+                text = (
+                    f"offsets {first} to {end - 1} may have been given out and lost with the power"
+                )
+                self._findings.append(Finding("lost", local.name, 0, text))

@@ -1,0 +1,115 @@
+"""Hands committed batches to the segments of their partitions, and takes what machines want done.
+
+Flow: store.
+"""
+
+from collections.abc import Mapping
+
+from headrace.partitions.gather import Polled
+from headrace.partitions.machine import PartitionMachine
+from headrace.partitions.shared import PartitionsShared
+from headrace.ports.segments import ReadSegment, SegmentEvent, SegmentRead
+from headrace.shard.consensus.plane import Plane
+from headrace.shard.effects import ShardEffect
+from headrace.shard.owned.local import Local
+from headrace.shard.settings import ShardSettings
+from headrace.shard.turn import Turn
+from headrace.vsr.events import PieceRead, ReadPiece
+from headrace.vsr.replica import Replica
+from headrace.wire.errors import RefusedError
+
+
+class Storing:
+    """What partitions have in memory alone, what their machines want, and what polls have read."""
+
+    def __init__(
+        self,
+        settings: ShardSettings,
+        plane: Plane,
+        shared: PartitionsShared,
+        partitions: Mapping[int, Local],
+        turn: Turn,
+    ) -> None:
+        self._store_bytes = settings.store_bytes
+        self._store_ticks = settings.store_ticks
+        self._plane = plane
+        self._shared = shared
+        self._partitions = partitions
+        self._clock = turn.clock
+        self._out = turn.out
+        self.unstored: dict[int, Local] = {}
+        self.due = 0  # the tick at which they are stored
+        self._pieces = _PieceReader(plane, shared, turn.out)
+        self._polled: list[tuple[int, int, Polled | RefusedError]] = []
+
+    def forget(self, group: int) -> None:
+        """Forget a partition that is gone."""
+        self.unstored.pop(group, None)
+
+    def look_at(self, local: Local) -> None:
+        """Store what a partition that did something holds, at once if it is much."""
+        waiting = local.machine.waiting_bytes
+        if waiting >= self._store_bytes:
+            local.machine.store()
+        elif waiting:
+            self.unstored[local.target.group] = local
+
+    def store_due(self) -> None:
+        """Store what has waited since `due`."""
+        assert self._clock.now >= self.due
+        self.due = self._clock.now + self._store_ticks
+        unstored, self.unstored = self.unstored, {}
+        for local in unstored.values():
+            local.machine.store()
+
+    def read_pieces(self) -> None:
+        """Read what groups must send of their stored pieces."""
+        for replica, effect in self._plane.piece_reads:
+            local = self._partitions.get(replica.group)
+            if local is not None and local.replica is replica:
+                local.machine.store()  # A piece may end in memory.
+                self._take_effects(local.machine)
+                self._pieces.read(replica, effect)
+        self._plane.piece_reads.clear()
+
+    def take_all_effects(self) -> None:
+        """Take what the machines want done, and the polls that they have finished."""
+        for owner in list(self._shared.busy):
+            assert isinstance(owner, PartitionMachine)
+            self._take_effects(owner)
+
+    def _take_effects(self, machine: PartitionMachine) -> None:
+        self._out += machine.take_effects()
+        for ticket, result in machine.take_polled():
+            self._polled.append((machine.options.namespace, ticket, result))
+
+    def take_polled(self) -> list[tuple[int, int, Polled | RefusedError]]:
+        """Return the polls that were read: partition, ticket, and what came of it."""
+        polled, self._polled = self._polled, []
+        return polled
+
+
+class _PieceReader:
+    """Reads parts of stored pieces for state transfers."""
+
+    def __init__(self, plane: Plane, shared: PartitionsShared, out: list[ShardEffect]) -> None:
+        self._plane = plane
+        self._shared = shared
+        self._out = out
+        self._reads: dict[int, tuple[Replica, int]] = {}
+
+    def read(self, replica: Replica, effect: ReadPiece) -> None:
+        """Ask for a part of a piece."""
+        token = self._shared.new_token(self)
+        self._reads[token] = (replica, effect.token)
+        position = effect.piece.position + effect.offset
+        self._out.append(ReadSegment(token, effect.piece.file, position, effect.length))
+
+    def step(self, event: SegmentEvent) -> None:
+        """Pass on what was read."""
+        assert isinstance(event, SegmentRead)
+        replica, token = self._reads.pop(event.token)
+        self._plane.put_piece(replica, PieceRead(token, event.data))
+
+    def retry(self) -> None:
+        """Never needed: a read takes no space."""

@@ -1,0 +1,24 @@
+"""What every part of a shard has at hand in a turn."""
+
+from itertools import count
+from typing import TYPE_CHECKING
+
+from headrace.ports.probes import Probes
+from headrace.shard.consensus.clock import Clock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.shard.effects import ShardEffect
+
+
+class Turn:
+    """The time, the list of effects of this turn, marks, and numbers for what is answered later."""
+
+    __slots__ = ("clock", "new_token", "out", "probes")
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.out: list[ShardEffect] = []
+        self.probes = Probes()
+        self.new_token: Callable[[], int] = count(1).__next__
