@@ -8,6 +8,8 @@ every group settled, and all its replicas equal byte for byte.
 
 from collections.abc import Callable
 
+import msgspec
+
 from headrace.base.prng import Prng
 from headrace.ports.disk import DiskEffect, DiskEvent
 from headrace.ports.machine import StateMachine
@@ -41,6 +43,7 @@ WALL_START = 1_700_000_000 * SECOND
 
 _LOOK = 50 * MILLISECOND
 _TURN_MEAN = 40
+_STALL_TICKS = 2
 _LIVENESS_REQUESTS = 2  # of each client, so that the healed core shows that it works
 # What broken code raises; anything else is a fault of the simulator's own.
 _CRASHES = (
@@ -236,16 +239,21 @@ class World:
         node, life = argument
         if node.life != life:
             return
-        now = self.agenda.now
         self.agenda.after(node.tick_length, self._tick, argument)
         if node.is_paused:
             return
         running = node.running
         assert running is not None
-        wall = max(0, WALL_START + node.wall_skew + now)
-        self._step(node, Ticked((now - node.booted_at) // node.tick_length, wall))
+        self._tell_time(node)
         if node.life == life:
             self.checkers.observe(node.index, running.faces().items(), node.machines)
+
+    def _tell_time(self, node: Node) -> None:
+        node.told_ticks = node.ticks_at(self.agenda.now)
+        self._step(node, Ticked(node.told_ticks, self._wall(node)))
+
+    def _wall(self, node: Node) -> int:
+        return max(0, WALL_START + node.wall_skew + self.agenda.now)
 
     def _plan_turn(self, node: Node) -> None:
         if not (node.is_turn_planned or node.is_paused):
@@ -260,7 +268,11 @@ class World:
         node.is_turn_planned = False
         if node.is_paused:
             return
-        for event in node.take():
+        if node.ticks_at(self.agenda.now) - node.told_ticks >= _STALL_TICKS:
+            self._tell_time(node)  # As the loop of a real node does, before requests.
+            if node.life != life:
+                return
+        for event in node.inbox.take(self._wall(node)):
             self._step(node, event)
             if node.life != life:
                 return
@@ -303,7 +315,7 @@ class World:
 
     def _completed(self, index: int, event: DiskEvent) -> None:
         node = self.nodes[index]
-        node.put_completion(event)
+        node.inbox.put(event)
         self._plan_turn(node)
 
     def _arrived(self, index: int, source: int, frame: bytes) -> None:
@@ -311,9 +323,9 @@ class World:
         if node.running is None:
             return
         if source < CLIENT_ENDPOINT_MIN:
-            node.put_frame(source, frame)
+            node.inbox.put_frame(source, frame)
         else:
-            node.put_request(frame)
+            node.inbox.put_connected((0, frame))
         self._plan_turn(node)
 
     # A node's life
@@ -333,6 +345,7 @@ class World:
             return
         node.running = opened
         node.booted_at = self.agenda.now
+        node.told_ticks = 0
         node.is_paused = node.is_turn_planned = False
         self._count("world.booted")
         self.trace.add(self.agenda.now, index, f"boot {node.life}")
@@ -406,7 +419,7 @@ class World:
         crashed.running = None
         crashed.life += 1
         crashed.effects_left = -1
-        crashed.clear()
+        crashed.inbox.clear()
         crashed.disk.crash(is_power=is_power)
         if is_power:
             crashed.boot_identity += 1
@@ -509,27 +522,11 @@ def _nothing(_: None) -> None:
 
 
 def _without_damage(options: DiskOptions) -> DiskOptions:
-    return DiskOptions(
-        write_mean=options.write_mean,
-        sync_mean=options.sync_mean,
-        read_mean=options.read_mean,
-        slow=options.slow,
-        slow_mean=options.slow_mean,
-        write_error=options.write_error,
-    )
+    return msgspec.structs.replace(options, lost=0, misdirected=0, read_error=0)
 
 
 def _without_write_errors(options: DiskOptions) -> DiskOptions:
-    return DiskOptions(
-        write_mean=options.write_mean,
-        sync_mean=options.sync_mean,
-        read_mean=options.read_mean,
-        slow=options.slow,
-        slow_mean=options.slow_mean,
-        lost=options.lost,
-        misdirected=options.misdirected,
-        read_error=options.read_error,
-    )
+    return msgspec.structs.replace(options, write_error=0)
 
 
 def _where(error: BaseException) -> str:

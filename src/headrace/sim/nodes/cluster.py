@@ -21,7 +21,6 @@ from headrace.ports.machine import StateMachine
 from headrace.ports.network import (
     CloseConnection,
     ConnectionClosed,
-    ConnectionOpened,
     ConnectionTrusted,
     ReadConnections,
     SendFrame,
@@ -46,6 +45,7 @@ from headrace.sim.agenda import MILLISECOND, SECOND, Agenda, draw_delay
 from headrace.sim.astray import Astray
 from headrace.sim.disk import Disk, DiskOptions
 from headrace.sim.folder import Folder, FolderOptions
+from headrace.sim.inbox import Connected
 from headrace.sim.links import Links
 from headrace.sim.network import Network
 from headrace.sim.nodes import secrets
@@ -228,7 +228,7 @@ class Cluster:
             self._tell_time(host)  # As the loop of a real node does, before requests.
             if host.life != life:
                 return
-        for event in host.take(self._wall(host)):
+        for event in host.inbox.take(self._wall(host), is_reading=host.is_reading):
             self._step(host, event)
             if host.life != life:
                 return
@@ -268,7 +268,7 @@ class Cluster:
     def _on_close(self, host: Host, effect: CloseConnection) -> None:
         self.count("world.connection_closed")
         self.links.closed_by_node(effect.connection)
-        host.put_connected(ConnectionClosed(effect.connection))
+        host.inbox.put_connected(ConnectionClosed(effect.connection))
         self._plan_turn(host)
 
     def _on_reading(self, host: Host, effect: ReadConnections) -> None:
@@ -283,26 +283,24 @@ class Cluster:
     def _secret_ready(self, argument: tuple[Host, int, ShardEvent]) -> None:
         host, life, event = argument
         if host.life == life:
-            host.put(event)
+            host.inbox.put(event)
             self._plan_turn(host)
 
     def _completed(self, index: int, event: FromStore | SegmentEvent) -> None:
         host = self.hosts[index]
-        host.put(event)
+        host.inbox.put(event)
         self._plan_turn(host)
 
     def _arrived(self, index: int, source: int, frame: bytes) -> None:
         host = self.hosts[index]
         if host.is_up:
-            host.put_frame(source, frame)
+            host.inbox.put_frame(source, frame)
             self._plan_turn(host)
 
-    def _connected(
-        self, index: int, event: ConnectionOpened | ConnectionClosed | tuple[int, bytes]
-    ) -> bool:
+    def _connected(self, index: int, event: Connected) -> bool:
         host = self.hosts[index]
         if host.is_up:
-            host.put_connected(event)
+            host.inbox.put_connected(event)
             self._plan_turn(host)
         return host.is_up
 
@@ -429,7 +427,7 @@ class Cluster:
         """Ask a node to stop cleanly; its shard says when it has."""
         host = self.hosts[node]
         self.trace.add(self.agenda.now, node, "stop wanted")
-        host.put(StopWanted())
+        host.inbox.put(StopWanted())
         self._plan_turn(host)
 
     def crash(self, node: int, *, is_power: bool, is_clean: bool = False) -> None:
@@ -448,7 +446,7 @@ class Cluster:
         host.shard = None
         host.life += 1
         host.effects_left = -1
-        host.clear()
+        host.inbox.clear()
         for disk in host.disks:
             disk.crash(is_power=is_power)
         host.folder.crash(is_power=is_power)

@@ -1,4 +1,4 @@
-"""One simulated node: its disks and its folder, its shard while it runs, and what waits for it."""
+"""One simulated node: its disks and its folder, and its shard while it runs."""
 
 from typing import TYPE_CHECKING
 
@@ -8,15 +8,9 @@ from headrace.groups.roster import EMPTY_ROSTER
 from headrace.metadata.state import State
 from headrace.metadata.target import PartitionTarget
 from headrace.partitions.machine import PartitionMachine
-from headrace.ports.network import (
-    ConnectionClosed,
-    ConnectionOpened,
-    FramesArrived,
-    RequestsArrived,
-)
-from headrace.shard.effects import ShardEvent
 from headrace.sim.disk import Disk
 from headrace.sim.folder import Folder
+from headrace.sim.inbox import Inbox
 from headrace.sim.nodes.actions import GROUP, STREAM
 from headrace.sim.nodes.checkers import METADATA
 from headrace.sim.nodes.history import Incarnation
@@ -24,9 +18,8 @@ from headrace.vsr.replica import Replica
 from headrace.vsr.state import Status
 
 if TYPE_CHECKING:
+    from headrace.shard.effects import ShardEvent
     from headrace.shard.shard import Shard
-
-_TURN_REQUESTS_MAX = 64
 
 
 class Host:
@@ -51,9 +44,7 @@ class Host:
         self.is_turn_planned = False
         self.effects_left = -1  # effects until the node crashes; below zero: it does not
         self.is_power_next = False
-        self._completions: list[ShardEvent] = []
-        self._frames: list[tuple[int, bytes]] = []
-        self._connected: list[ConnectionOpened | ConnectionClosed | tuple[int, bytes]] = []
+        self.inbox: Inbox[ShardEvent] = Inbox()
 
     @property
     def is_up(self) -> bool:
@@ -63,33 +54,6 @@ class Host:
     def ticks_at(self, now: int) -> int:
         """Give the ticks of its clock in this life."""
         return (now - self.booted_at) // self.tick_length
-
-    def put(self, event: ShardEvent) -> None:
-        """Let the answer of a disk, or of the keeper of secrets, wait for the next turn."""
-        self._completions.append(event)
-
-    def put_frame(self, source: int, frame: bytes) -> None:
-        """Let a peer's frame wait for the next turn."""
-        self._frames.append((source, frame))
-
-    def put_connected(self, event: ConnectionOpened | ConnectionClosed | tuple[int, bytes]) -> None:
-        """Let what a client did wait for the next turn."""
-        self._connected.append(event)
-
-    def take(self, wall: int) -> list[ShardEvent]:
-        """Give all that waits, as one turn of a loop would at that time of its clock."""
-        events: list[ShardEvent] = [*self._completions]
-        if self._frames:
-            events.append(FramesArrived(tuple(self._frames)))
-        self._completions, self._frames = [], []
-        if self.is_reading:
-            events += _in_turns(self._connected, wall)
-            self._connected = []
-        return events
-
-    def clear(self) -> None:
-        """Forget what waits."""
-        self._completions, self._frames, self._connected = [], [], []
 
     def replicas(self) -> dict[Incarnation, Replica]:
         """Give the groups of a running node."""
@@ -140,26 +104,6 @@ class Host:
         """Whether it is up and votes in all its groups."""
         is_sound = self.shard is not None and not self.is_suspect
         return is_sound and all(map(is_voter, self.replicas().values()))
-
-
-def _in_turns(
-    waiting: list[ConnectionOpened | ConnectionClosed | tuple[int, bytes]], wall: int
-) -> list[ShardEvent]:
-    """Put requests that came together into one event, in their order among the others."""
-    events: list[ShardEvent] = []
-    frames: list[tuple[int, bytearray]] = []
-    for each in (*waiting, None):
-        if isinstance(each, tuple) and len(frames) < _TURN_REQUESTS_MAX:
-            frames.append((each[0], bytearray(each[1])))
-            continue
-        if frames:
-            events.append(RequestsArrived(tuple(frames), wall))
-            frames = []
-        if isinstance(each, tuple):
-            frames.append((each[0], bytearray(each[1])))
-        elif each is not None:
-            events.append(each)
-    return events
 
 
 def owners_of(state: State) -> dict[str, dict[int, int]]:
