@@ -50,6 +50,8 @@ class FaultOptions(msgspec.Struct, frozen=True, kw_only=True):
     full_mean: int = 0
     full_length: int = 500_000
     clock_mean: int = 0
+    depose_mean: int = 0  # a node that leads is cut off,
+    depose_length: int = 0  # for so long at least
     kill_at: int = 0  # one node is killed then, whatever else happens; 0 is never
 
 
@@ -91,6 +93,12 @@ class Victims(Protocol):
     def is_up(self, node: int) -> bool:
         """Whether a node runs."""
 
+    def leaders(self) -> list[int]:
+        """Return the nodes that serve as primary of a group."""
+
+    def count(self, event: str) -> None:
+        """Count something that happened."""
+
 
 class Faults:
     """Plans every kind of fault that the options name; ends when told."""
@@ -119,6 +127,8 @@ class Faults:
         self._restarts = prng.fork("restart")
         if options.kill_at:
             agenda.after(options.kill_at, self._kill, prng.fork("kill"))
+        if options.depose_mean:
+            self._plan_deposing(prng.fork("depose"))
 
     def end(self) -> None:
         """Let nothing more go wrong."""
@@ -221,3 +231,26 @@ class Faults:
 
     def _jump_clock(self, prng: Prng) -> None:
         self._victims.jump_clock(self._draw_node(prng), prng.choice(_CLOCK_JUMPS))
+
+    def _plan_deposing(self, prng: Prng) -> None:
+        self._agenda.after(draw_delay(prng, self._options.depose_mean), self._depose, prng)
+
+    def _depose(self, prng: Prng) -> None:
+        """Cut off a node that leads, long enough that the others go on without it.
+
+        Clients still reach such a node. It must not tell them as current what the others have
+        changed by then (O6.2), and by chance alone hardly any run comes to that.
+        """
+        if self._is_over:
+            return
+        leaders = self._victims.leaders()
+        if leaders:
+            self._victims.count("world.deposed")
+            self._victims.network.isolate([prng.choice(leaders)])
+        length = self._options.depose_length
+        self._agenda.after(prng.between(length, 2 * length), self._end_deposing, prng)
+
+    def _end_deposing(self, prng: Prng) -> None:
+        if not self._is_over:
+            self._victims.network.heal()
+            self._plan_deposing(prng)

@@ -33,7 +33,7 @@ class StandInGroup:
         self.parent = 0
         self.sessions: dict[int, int] = {}
         self.replies: dict[tuple[int, int], bytes] = {}
-        self.is_settled = True
+        self.is_settled = self.is_serving = True
         self.is_voter = True
         self.is_wiped = False
 

@@ -21,9 +21,10 @@ from headrace.vsr.state import Status
 class _Face:
     """One group as the world sees it."""
 
-    __slots__ = ("_state",)
+    __slots__ = ("_replica", "_state")
 
     def __init__(self, replica: Replica) -> None:
+        self._replica = replica
         self._state = replica.state
 
     @property
@@ -53,6 +54,10 @@ class _Face:
     @property
     def is_settled(self) -> bool:
         return self._state.status == Status.NORMAL
+
+    @property
+    def is_serving(self) -> bool:
+        return self._replica.is_serving
 
     @property
     def is_voter(self) -> bool:

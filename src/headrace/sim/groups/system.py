@@ -22,6 +22,10 @@ class GroupFace(ReplicaFace, Protocol):
         """Whether its status is normal."""
 
     @property
+    def is_serving(self) -> bool:
+        """Whether it is a primary that takes requests."""
+
+    @property
     def is_voter(self) -> bool:
         """Whether it is neither suspect nor wiped and not yet recovered."""
 

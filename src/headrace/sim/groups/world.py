@@ -164,10 +164,10 @@ class World:
     def _judge_halt(self, core: list[Node], reason: str) -> tuple[Outcome, str]:
         """Decide whether a core that does not converge had to."""
         if self.options.is_atlas_broken:
-            self._count("world.halted_safely")
+            self.count("world.halted_safely")
             return Outcome.PASS, f"halted: {reason}"
         if lacks_voters(core, self.replica_count):
-            self._count("world.halted_without_voters")
+            self.count("world.halted_without_voters")
             return Outcome.PASS, f"halted without voters: {reason}"
         return Outcome.LIVENESS, reason
 
@@ -297,7 +297,7 @@ class World:
             if node.effects_left >= 0:
                 node.effects_left -= 1
                 if node.effects_left < 0:
-                    self._count("world.crashed_between_effects")
+                    self.count("world.crashed_between_effects")
                     self.crash(index, is_power=node.is_power_next)
                     return
             trace.add(now, index, effect)
@@ -347,7 +347,7 @@ class World:
         node.booted_at = self.agenda.now
         node.told_ticks = 0
         node.is_paused = node.is_turn_planned = False
-        self._count("world.booted")
+        self.count("world.booted")
         self.trace.add(self.agenda.now, index, f"boot {node.life}")
         effects = opened.start()
         if node.disk.is_damaged:
@@ -373,14 +373,14 @@ class World:
         """Format a disk that holds nothing usable; only damage may have brought it there."""
         if node.index not in self.atlas:
             raise SimViolationError("P7", why="a sound disk seems empty", node=node.index)
-        self._count("world.replaced")
+        self.count("world.replaced")
         self.trace.add(self.agenda.now, node.index, "disk replaced")
         self.checkers.forget(node.index, self.options.groups, is_wiped=True)
         node.incarnation += 1
         node.disk.format(self._system.format(node.index, node.incarnation))
 
     def _refuse(self, node: Node, refused: Refused | Wiped) -> None:
-        self._count("world.refused")
+        self.count("world.refused")
         self.trace.add(self.agenda.now, node.index, f"refused: {refused}")
         if not self.options.is_atlas_broken:
             raise SimViolationError("P7", why="refused to start", node=node.index, reason=refused)
@@ -408,12 +408,21 @@ class World:
         """Whether a node runs, paused or not."""
         return self.nodes[node].running is not None
 
+    def leaders(self) -> list[int]:
+        """Return the nodes that serve as primary of a group."""
+        return [
+            node.index
+            for node in self.nodes
+            if node.running is not None
+            and any(face.is_serving for face in node.running.faces().values())
+        ]
+
     def crash(self, node: int, *, is_power: bool) -> None:
         """End a node's life; unsent output and unsynced writes are gone."""
         crashed = self.nodes[node]
         if crashed.running is None:
             return
-        self._count("world.power_cut" if is_power else "world.killed")
+        self.count("world.power_cut" if is_power else "world.killed")
         self.trace.add(self.agenda.now, node, "power cut" if is_power else "killed")
         self._collect(crashed)
         crashed.running = None
@@ -436,13 +445,13 @@ class World:
         wiped = self.nodes[node]
         assert node in self.atlas
         if wiped.running is None and not wiped.is_refused:
-            self._count("world.wiped")
+            self.count("world.wiped")
             self.trace.add(self.agenda.now, node, "disk wiped")
             wiped.disk.wipe()
 
     def pause(self, node: int) -> None:
         """Stop a node without ending it; its clock goes on."""
-        self._count("world.paused")
+        self.count("world.paused")
         self.trace.add(self.agenda.now, node, "paused")
         self.nodes[node].is_paused = True
 
@@ -467,7 +476,7 @@ class World:
 
     def jump_clock(self, node: int, by: int) -> None:
         """Move a node's wall clock."""
-        self._count("world.clock_jumped")
+        self.count("world.clock_jumped")
         self.nodes[node].wall_skew += by
 
     # The report
@@ -508,7 +517,8 @@ class World:
             last=tuple(self.trace.last()),
         )
 
-    def _count(self, event: str) -> None:
+    def count(self, event: str) -> None:
+        """Count something that happened."""
         self._events[event] = self._events.get(event, 0) + 1
 
 

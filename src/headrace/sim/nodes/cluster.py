@@ -394,6 +394,14 @@ class Cluster:
         """Whether a node runs, paused or not."""
         return self.hosts[node].is_up
 
+    def leaders(self) -> list[int]:
+        """Return the nodes that serve as primary of a group."""
+        return [
+            host.index
+            for host in self.hosts
+            if any(replica.is_serving for replica in host.replicas().values())
+        ]
+
     def reign_of(self, node: int, name: str) -> tuple[int, Reign] | None:
         """Give the life of a node and what it serves under a name: the oldest, if there are two."""
         host = self.hosts[node]

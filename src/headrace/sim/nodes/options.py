@@ -86,20 +86,12 @@ class SizeOptions(StoreOptions, frozen=True, kw_only=True):
     indexes_max: int = 256
 
 
-class DeposeOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How often who leads is cut off, and for how long at least, in microseconds."""
-
-    mean: int = 0  # never
-    length: int = 0
-
-
 class NodeOptions(RunOptions, frozen=True, kw_only=True):
     """All that decides a run, besides the code."""
 
     workload: WorkloadOptions = WorkloadOptions()
     links: LinkOptions = LinkOptions()
     folder: FolderOptions = FolderOptions()
-    depose: DeposeOptions = DeposeOptions()
     sizes: SizeOptions = SizeOptions()
     segment_rot: int = 0  # percent of rot that strikes segments instead of journals
 
@@ -162,10 +154,11 @@ def draw_node_options(seed: int) -> NodeOptions:
             sync_error=errors.choice((0, 0, 0, RATE // 50)),
         ),
         faults=msgspec.structs.replace(
-            faults, kill_at=safety_limit // 2, wipe=0 if is_alone else faults.wipe
-        ),
-        depose=DeposeOptions(
-            mean=700 * MILLISECOND if registers and not is_alone else 0, length=600 * MILLISECOND
+            faults,
+            kill_at=safety_limit // 2,
+            wipe=0 if is_alone else faults.wipe,
+            depose_mean=700 * MILLISECOND if registers and not is_alone else 0,
+            depose_length=600 * MILLISECOND,
         ),
         sizes=msgspec.structs.replace(_draw_sizes(prng), slice_groups_max=draw_slice(seed)),
         segment_rot=100 if is_alone else prng.choice((0, 40, 80)),

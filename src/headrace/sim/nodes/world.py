@@ -18,7 +18,6 @@ from headrace.sim.nodes import audit
 from headrace.sim.nodes.actions import Board
 from headrace.sim.nodes.clients import Client, Joined
 from headrace.sim.nodes.cluster import WALL_START, Cluster
-from headrace.sim.nodes.depose import Deposer
 from headrace.sim.nodes.host import Host
 from headrace.sim.nodes.options import NodeOptions
 from headrace.sim.outcome import Outcome, Report, judge_probes
@@ -58,7 +57,6 @@ class NodeWorld:
         self._board = Board(options.workload)
         self.clients = self._make_clients(prng.fork("workload"))
         self._faults = Faults(options.faults, prng.fork("faults"), self.agenda, self.cluster)
-        self._deposer = Deposer(options.depose, prng.fork("depose"), self.agenda, self.cluster)
 
     def _node_down(self, node: int) -> None:
         self._faults.node_down(node)
@@ -199,7 +197,6 @@ class NodeWorld:
     def _heal(self) -> list[Host]:
         """Choose the core and let nothing go wrong in it; nodes outside stay down."""
         self._faults.end()
-        self._deposer.is_over = True
         self.cluster.network.heal(NetworkOptions(delay_min=100, delay_mean=300, is_ordered=True))
         self.cluster.links.options = msgspec.structs.replace(self.cluster.links.options, breaks=0)
         core = self._choose_core()
