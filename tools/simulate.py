@@ -23,9 +23,8 @@ import xxhash
 
 from headrace.sim.groups.minimise import minimise
 from headrace.sim.groups.options import Options, draw_options
-from headrace.sim.groups.product import Product
 from headrace.sim.groups.wanted import EVENTS_WANTED, WANTED
-from headrace.sim.groups.world import World
+from headrace.sim.groups.workload import make_world
 from headrace.sim.outcome import Outcome, Report
 
 ROOT = Path(__file__).parent.parent
@@ -36,7 +35,7 @@ _SEED_LINE = re.compile(r"^seed: (\d+)$", re.MULTILINE)
 
 def run(options: Options, *, is_verbose: bool = False) -> Report:
     """Run one world of the code that ships."""
-    return World(options, Product(options), print if is_verbose else None).run()
+    return make_world(options, print if is_verbose else None).run()
 
 
 def run_seed(seed: int) -> tuple[Report, float]:

@@ -22,7 +22,7 @@ import msgspec
 
 from headrace.sim.nodes.options import NodeOptions, draw_node_options
 from headrace.sim.nodes.wanted import EVENTS_WANTED, PROBES_WANTED
-from headrace.sim.nodes.world import NodeWorld
+from headrace.sim.nodes.workload import make_world
 from headrace.sim.outcome import Outcome, Report
 from tools.simulate import show, tree_seed
 
@@ -34,7 +34,7 @@ _SEED_LINE = re.compile(r"^node seed: (\d+)$", re.MULTILINE)
 
 def run(options: NodeOptions, *, is_verbose: bool = False) -> Report:
     """Run one world of the code that ships."""
-    return NodeWorld(options, print if is_verbose else None).run()
+    return make_world(options, print if is_verbose else None).run()
 
 
 def run_seed(seed: int) -> tuple[Report, float]:

@@ -1,1 +1,4 @@
-"""Where core and simulated world are joined: one seed decides network, disk, clock and load."""
+"""Where core and simulated world are joined: one seed decides network, disk, clock and load.
+
+`world` runs a workload: `groups` alone, or whole `nodes`.
+"""

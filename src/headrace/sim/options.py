@@ -27,6 +27,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     replica_count: int = 1
     atlas: tuple[int, ...] = ()  # nodes whose disk may be damaged or wiped
+    is_atlas_broken: bool = False  # the same op may be damaged everywhere: a safe halt is enough
     safety_limit: int = 6 * SECOND
     liveness_limit: int = 60 * SECOND
     events_max: int = 300_000
@@ -35,3 +36,8 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     disk: DiskOptions = DiskOptions()
     faults: FaultOptions = FaultOptions()
     canary: bool = False  # later answers are changed as they are applied: checkers must see it
+
+    @property
+    def is_power_for_all(self) -> bool:
+        """Whether a power cut may strike any node: where all ops wait for syncs."""
+        return True

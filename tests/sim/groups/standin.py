@@ -11,7 +11,8 @@ from headrace.ports.disk import DiskEffect, DiskEvent, Synced, WriteJournal
 from headrace.ports.machine import StateMachine
 from headrace.ports.network import NetworkEffect, NetworkEvent, RequestsArrived, SendReply
 from headrace.ports.probes import Probes
-from headrace.sim.groups.system import Boot, GroupFace, Refused, Running, Wiped
+from headrace.sim.groups.system import Boot, PlaneRunning, TableFace
+from headrace.sim.software import Refused, Wiped
 from headrace.wire.evictions import EvictionReason, encode_eviction
 from headrace.wire.layout import SIZE
 from headrace.wire.numbers import Operation
@@ -64,7 +65,8 @@ class StandIn:
     """The node's software."""
 
     def __init__(self, system: "StandInSystem", boot: Boot) -> None:
-        self.probes = Probes()
+        self.may_vote = True
+        self._probes = Probes()
         self._system = system
         self._groups = {group: StandInGroup(boot.machines(group)) for group in system.groups}
         self._position = 0
@@ -72,7 +74,11 @@ class StandIn:
         self._waiting: list[tuple[int, PrepareHeader, bytes]] = []
         self._replay(boot.files["journal-0"])
 
-    def faces(self) -> Mapping[int, GroupFace]:
+    @property
+    def probes(self) -> Mapping[str, int]:
+        return self._probes.counts
+
+    def faces(self) -> Mapping[int, TableFace]:
         return self._groups
 
     def start(self) -> list[DiskEffect | NetworkEffect]:
@@ -112,7 +118,7 @@ class StandIn:
         known = group.replies.get((asked.client, asked.request))
         if asked.operation != Operation.REGISTER:
             if known is not None:
-                self.probes.hit("session.duplicate_replayed")
+                self._probes.hit("session.duplicate_replayed")
                 return [SendReply(asked.client, known)]
             held = group.sessions.get(asked.client)
             if held != asked.session:
@@ -162,7 +168,7 @@ class StandInSystem:
         assert (node, incarnation) == (0, 0)
         return {"journal-0": bytes(JOURNAL_BYTES)}
 
-    def open(self, boot: Boot) -> Running | Wiped | Refused:
+    def open(self, boot: Boot) -> PlaneRunning | Wiped | Refused:
         return StandIn(self, boot) if boot.files else Wiped()
 
     def journal_name(self, file: int) -> str:

@@ -11,8 +11,7 @@ import pytest
 from headrace.sim.faults import FaultOptions
 from headrace.sim.groups.minimise import minimise
 from headrace.sim.groups.options import Options, draw_options
-from headrace.sim.groups.product import Product
-from headrace.sim.groups.world import World
+from headrace.sim.groups.workload import make_world
 from headrace.sim.outcome import Outcome
 from tools.simulate import stored_seeds
 
@@ -24,7 +23,7 @@ HASH_SEEDS = ("0", "1")
 @pytest.mark.parametrize("seed", [*range(1, 13), *stored_seeds()])
 def test_a_seed_passes(seed: int) -> None:
     options = draw_options(seed)
-    report = World(options, Product(options)).run()
+    report = make_world(options).run()
     assert report.outcome == Outcome.PASS, (report.reason, report.last[-30:])
 
 
@@ -50,7 +49,7 @@ def test_a_seed_gives_the_same_trace_in_every_process(seed: int) -> None:
 @pytest.mark.slow
 def test_the_canary_fails() -> None:
     options = msgspec.structs.replace(draw_options(3), canary=True)
-    report = World(options, Product(options)).run()
+    report = make_world(options).run()
     assert report.outcome == Outcome.VIOLATION, report.reason
 
 

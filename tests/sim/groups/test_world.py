@@ -9,9 +9,10 @@ from headrace.sim.disk import DiskOptions
 from headrace.sim.faults import FaultOptions
 from headrace.sim.groups.clients import WorkloadOptions
 from headrace.sim.groups.options import Options, draw_options
-from headrace.sim.groups.world import World
+from headrace.sim.groups.workload import Groups
 from headrace.sim.network import NetworkOptions
 from headrace.sim.outcome import Outcome, Report
+from headrace.sim.world import World
 from tests.sim.groups.standin import StandInSystem
 
 GROUPS = (METADATA_GROUP, 7)
@@ -35,7 +36,8 @@ ROUGH = Options(
 
 
 def run(options: Options, *, answers_early: bool = False) -> Report:
-    return World(options, StandInSystem(options.groups, answers_early=answers_early)).run()
+    system = StandInSystem(options.groups, answers_early=answers_early)
+    return World(options, Groups(options, system)).run()
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from headrace.sim.agenda import MILLISECOND, SECOND
 from headrace.sim.faults import FaultOptions
 from headrace.sim.nodes.actions import WorkloadOptions
 from headrace.sim.nodes.options import NodeOptions, SizeOptions, draw_node_options
-from headrace.sim.nodes.world import NodeWorld
+from headrace.sim.nodes.workload import Nodes, make_world
 from headrace.sim.outcome import Outcome
 from tools.simulate_node import stored_seeds
 
@@ -27,7 +27,7 @@ SMALL = NodeOptions(
 
 
 def test_one_node_that_is_killed_passes() -> None:
-    report = NodeWorld(SMALL).run()
+    report = make_world(SMALL).run()
     assert report.outcome == Outcome.PASS, (report.reason, report.last[-20:])
     assert report.committed > 20
     assert report.events["client.audited"]
@@ -36,7 +36,7 @@ def test_one_node_that_is_killed_passes() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("replica_count", [3, 5])
 def test_a_cluster_passes(replica_count: int) -> None:
-    report = NodeWorld(msgspec.structs.replace(SMALL, replica_count=replica_count)).run()
+    report = make_world(msgspec.structs.replace(SMALL, replica_count=replica_count)).run()
     assert report.outcome == Outcome.PASS, (report.reason, report.last[-20:])
     assert report.events["client.audited"]
 
@@ -44,7 +44,7 @@ def test_a_cluster_passes(replica_count: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [*range(1, 13), *stored_seeds()])
 def test_a_seed_passes(seed: int) -> None:
-    report = NodeWorld(draw_node_options(seed)).run()
+    report = make_world(draw_node_options(seed)).run()
     assert report.outcome == Outcome.PASS, (report.reason, report.last[-30:])
 
 
@@ -68,50 +68,51 @@ def test_a_seed_gives_the_same_trace_in_every_process(seed: int) -> None:
 
 
 def test_the_same_options_give_the_same_trace() -> None:
-    first, second = NodeWorld(SMALL).run(), NodeWorld(SMALL).run()
+    first, second = make_world(SMALL).run(), make_world(SMALL).run()
     assert first == second
-    other = NodeWorld(msgspec.structs.replace(SMALL, seed=4)).run()
+    other = make_world(msgspec.structs.replace(SMALL, seed=4)).run()
     assert other.trace_hash != first.trace_hash
 
 
 def test_of_a_damaged_segment_all_is_read_that_no_damage_touched() -> None:
     sizes = SizeOptions(segment_bytes=4_000, piece_bytes=700, tail_bytes=0, index_step_bytes=300)
     workload = msgspec.structs.replace(SMALL.workload, requests=100)
-    world = NodeWorld(msgspec.structs.replace(SMALL, sizes=sizes, workload=workload))
+    world = make_world(msgspec.structs.replace(SMALL, sizes=sizes, workload=workload))
     report = world.run()
     assert report.outcome == Outcome.PASS, (report.reason, report.last[-20:])
-    host = world.cluster.hosts[0]
-    events = world.cluster.checkers.events
+    host = world.cluster.nodes[0]
+    assert isinstance(world.workload, Nodes)
+    events = world.workload.checkers.events
     sound = events["client.audited"]
     for _ in range(6):
         host.folder.rot()
     assert host.folder.rotten
-    assert not world._read_all([host])
+    assert not world.workload.ending.read_all(world, [host])
     assert events["client.told_4011"], "what is damaged is refused"
     assert events["client.audited"] > sound, "and what is whole is found"
 
 
 def test_the_canary_fails() -> None:
-    report = NodeWorld(msgspec.structs.replace(SMALL, canary=True)).run()
+    report = make_world(msgspec.structs.replace(SMALL, canary=True)).run()
     assert report.outcome == Outcome.VIOLATION, report.reason
 
 
 def test_a_run_in_which_nothing_goes_wrong_is_empty() -> None:
-    report = NodeWorld(msgspec.structs.replace(SMALL, faults=FaultOptions())).run()
+    report = make_world(msgspec.structs.replace(SMALL, faults=FaultOptions())).run()
     assert report.outcome == Outcome.EMPTY, report.reason
     assert report.committed
 
 
 def test_a_run_that_answers_nobody_fails_for_liveness() -> None:
-    world = NodeWorld(msgspec.structs.replace(SMALL, liveness_limit=SECOND))
-    world.cluster.hosts[0].is_refused = True  # It never starts.
+    world = make_world(msgspec.structs.replace(SMALL, liveness_limit=SECOND))
+    world.cluster.nodes[0].is_refused = True  # It never starts.
     report = world.run()
     assert report.outcome == Outcome.LIVENESS, report.reason
-    assert "waits" in report.reason
+    assert "clients wait" in report.reason
 
 
 def test_a_run_without_end_is_stopped() -> None:
-    report = NodeWorld(msgspec.structs.replace(SMALL, events_max=100)).run()
+    report = make_world(msgspec.structs.replace(SMALL, events_max=100)).run()
     assert report.outcome == Outcome.LIVENESS
     assert "livelock" in report.reason
 

@@ -1,4 +1,4 @@
 """The workload of groups alone: planes of replicas over one journal, without partitions.
 
-`world` is the entry; `options` draws what a seed decides.
+`workload` is the entry; `options` draws what a seed decides.
 """

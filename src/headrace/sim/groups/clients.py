@@ -105,6 +105,12 @@ class Client:
         """Whether everything asked for was answered."""
         return self.outstanding is None and self.remaining == 0
 
+    @property
+    def waits_for(self) -> str:
+        """What it waits for, in a few words."""
+        asked = self.outstanding
+        return "its turn" if asked is None else f"group {asked.group} {asked.operation.name}"
+
     def grant(self, requests: int) -> None:
         """Let the client ask so often from now on, whatever it still meant to do."""
         if self.is_done:

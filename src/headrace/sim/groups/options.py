@@ -77,12 +77,16 @@ class Options(RunOptions, frozen=True, kw_only=True):
     replica_count: int = 3
     groups: tuple[int, ...] = (METADATA_GROUP,)
     replicated_groups: tuple[int, ...] = ()  # of the class that waits for no sync
-    is_atlas_broken: bool = False  # the same op may be damaged everywhere: a safe halt is enough
     safety_limit: int = 12 * SECOND
     events_max: int = 400_000
     heartbeat_ticks: int = 5
     workload: WorkloadOptions = WorkloadOptions()
     store: StoreOptions = StoreOptions()
+
+    @property
+    def is_power_for_all(self) -> bool:
+        """Whether a power cut may strike any node: where all ops wait for syncs."""
+        return not self.replicated_groups
 
 
 def draw_options(seed: int) -> Options:

@@ -1,4 +1,4 @@
-"""Simulates whole nodes: shards with their journals, segments and clients, alone and in clusters.
+"""The workload of whole nodes: shards with journals, segments and clients, alone and in clusters.
 
-`world` is the entry; `options` says what a seed decides.
+`workload` is the entry; `options` says what a seed decides.
 """

@@ -1,4 +1,4 @@
-"""At the end: whether a healed core has settled, and whether it holds what it must.
+"""At the end: whether a healed core has stored everything, and whether it holds what it must.
 
 Nodes are equal (R2), segment files hold exactly the committed batches (R3), and a client that reads
 every partition at every node finds every retained message (P1).
@@ -10,12 +10,10 @@ from headrace.base.limits import SEGMENT_HEADER_BYTES
 from headrace.partitions.writer import header_block
 from headrace.sim.nodes.actions import STREAM, Action, poll_action
 from headrace.sim.nodes.checkers import METADATA, Checkers
-from headrace.sim.nodes.clients import Client
-from headrace.sim.nodes.history import History, Incarnation
-from headrace.sim.nodes.host import Host, is_settled, is_voter
+from headrace.sim.nodes.history import History
 from headrace.sim.nodes.model import Batch
+from headrace.sim.nodes.running import Host, machines_of, replicas_of, running_of
 from headrace.sim.violation import SimViolationError
-from headrace.vsr.replica import Replica
 from headrace.wire.commands.messages import PollMessages
 from headrace.wire.errors import Code
 from headrace.wire.identifiers import Consumer, FromOffset
@@ -24,50 +22,12 @@ from headrace.wire.numbers import ConsumerKind
 _AUDITOR = Consumer(ConsumerKind.CONSUMER, 9)
 
 
-def why_not_settled(clients: Sequence[Client], core: Sequence[Host]) -> str:
-    """Say what the core still lacks, or nothing."""
-    for client in clients:
-        if not client.is_done:
-            asked = client.outstanding
-            told = "" if asked is None else f" for {asked.action.kind} {asked.action.name}"
-            return f"client {client.index} waits{told}; {_states(core)}"
-    for host in core:
-        if host.shard is None:
-            return f"node {host.index} is down"
-        if not host.shard.partitions.is_open:
+def why_not_open(core: Sequence[Host]) -> str:
+    """Return which node has not opened its segments yet, or nothing."""
+    for host, running in running_of(core):
+        if not running.shard.partitions.is_open:
             return f"segments of node {host.index} are not open"
-    levels = [_level(host.replicas()) for host in core]
-    if None in levels or any(level != levels[0] for level in levels):
-        return f"not level; {_states(core)}"
     return ""
-
-
-def _level(replicas: dict[Incarnation, Replica]) -> list[tuple[Incarnation, int, int]] | None:
-    if not all(map(is_settled, replicas.values())):
-        return None
-    return sorted((key, each.view, each.commit_min) for key, each in replicas.items())
-
-
-def _states(core: Sequence[Host]) -> str:
-    return "; ".join(
-        f"{host.index}/{key.group & 0xFFFFFFFF:x}-{key.origin}: {each.status.name} view {each.view}"
-        f" log_view {each.log_view} op {each.op} commit {each.commit_min}/{each.commit_max}"
-        f" voter {is_voter(each)} installing {each.state.is_installing}"
-        for host in core
-        for key, each in host.replicas().items()
-    )
-
-
-def lacks_voters(core: Sequence[Host], election: int) -> bool:
-    """Whether a group has lost more than the protocol can prove its way out of."""
-    by_group: dict[Incarnation, list[Replica]] = {}
-    for host in core:
-        for key, replica in host.replicas().items():
-            by_group.setdefault(key, []).append(replica)
-    return any(
-        sum(map(is_voter, replicas)) < election and any(each.is_wiped for each in replicas)
-        for replicas in by_group.values()
-    )
 
 
 def compare(core: Sequence[Host], checkers: Checkers) -> None:
@@ -77,12 +37,12 @@ def compare(core: Sequence[Host], checkers: Checkers) -> None:
         SimViolationError: They are not, or something was.
     """
     first = core[0]
-    for key, replica in first.replicas().items():
+    for key, replica in replicas_of(first).items():
         history = checkers.histories[key]
         if replica.commit_min < history.head and not history.is_shortened:
             raise SimViolationError("P1", group=key, commit=replica.commit_min, was=history.head)
         for other in core[1:]:
-            twin = other.replicas()[key]
+            twin = replicas_of(other)[key]
             nodes = (first.index, other.index)
             if replica.table.encode() != twin.table.encode():
                 raise SimViolationError("R2", why="request table", group=key, nodes=nodes)
@@ -97,7 +57,7 @@ def why_not_stored(core: Sequence[Host], checkers: Checkers) -> str:
         SimViolationError: A file holds something else than was committed (R3).
     """
     for host in core:
-        for key, machine in host.machines().items():
+        for key, machine in machines_of(host).items():
             if not machine.is_stored:
                 # Until it has written all, a file may be as a power cut left it.
                 return f"node {host.index} has still to write segments of {key}"
@@ -122,7 +82,7 @@ def reading(core: Sequence[Host], checkers: Checkers, piece_bytes: int) -> list[
     Of a damaged segment every piece that is whole must be found; what others hold may be refused.
     """
     script = []
-    for key in core[0].replicas():
+    for key in replicas_of(core[0]):
         if key == METADATA:
             continue
         history = checkers.histories[key]

@@ -140,6 +140,12 @@ class Client:
         """Whether everything asked for was answered."""
         return self.outstanding is None and self.remaining == 0 and not self.script
 
+    @property
+    def waits_for(self) -> str:
+        """What it waits for, in a few words."""
+        asked = self.outstanding
+        return "its turn" if asked is None else f"{asked.action.kind} {asked.action.name}"
+
     def grant(self, requests: int) -> None:
         """Let the client ask so often from now on, whatever it still meant to do."""
         if self.is_done:

@@ -1,0 +1,411 @@
+"""Whole nodes: shards with their journals, segments and clients, and what must hold of them."""
+
+from collections.abc import Callable, Sequence
+from typing import get_args
+
+import msgspec
+
+from headrace.base.prng import Prng
+from headrace.metadata.machine import MetadataMachine
+from headrace.metadata.target import PartitionTarget
+from headrace.partitions.machine import PartitionMachine
+from headrace.ports.audit import Audit
+from headrace.ports.credentials import HashPassword, MintToken, VerifyPassword
+from headrace.ports.disk import DiskEvent, FromStore, OnStore
+from headrace.ports.machine import StateMachine
+from headrace.ports.network import (
+    CloseConnection,
+    ConnectionClosed,
+    ConnectionTrusted,
+    ReadConnections,
+    SendFrame,
+    SendToConnection,
+)
+from headrace.ports.segments import SegmentEffect
+from headrace.shard.effects import ShardEvent
+from headrace.shard.shard import Shard
+from headrace.sim.agenda import draw_delay
+from headrace.sim.astray import Astray
+from headrace.sim.cluster import WALL_START, Cluster
+from headrace.sim.disk import Disk, DiskOptions
+from headrace.sim.folder import Folder, FolderOptions
+from headrace.sim.links import Links
+from headrace.sim.nodes import audit, secrets
+from headrace.sim.nodes.actions import Board
+from headrace.sim.nodes.checkers import METADATA, Checkers
+from headrace.sim.nodes.clients import ROOT, Client, Joined
+from headrace.sim.nodes.ending import Ending, judge_registers
+from headrace.sim.nodes.history import Applied, Incarnation, Reign
+from headrace.sim.nodes.options import NEVER_IDLE_TICKS, NodeOptions
+from headrace.sim.nodes.product import Product
+from headrace.sim.nodes.running import (
+    Host,
+    ShardRunning,
+    machines_of,
+    owners_of,
+    replicas_of,
+)
+from headrace.sim.nodes.watched import WatchedMachine
+from headrace.sim.software import Carriers, Refused, Wiped
+from headrace.sim.violation import SimViolationError
+from headrace.sim.world import World
+from headrace.storage import store as storage
+from headrace.storage.config import journal_name
+from headrace.storage.moments import find_older
+from headrace.storage.store import Opened
+from headrace.vsr.state import Status
+
+_HASH_MEAN = 500
+
+
+class Nodes:
+    """See the module; `world.Workload` says what each method is for."""
+
+    liveness_requests = 3
+
+    def __init__(self, options: NodeOptions) -> None:
+        self.options = options
+        self.board = Board(options.workload)
+        self.clients: list[Client] = []
+        self._product = Product(options, (ROOT[0], secrets.hash_of(ROOT[1])))
+        self._is_canary = options.canary
+        self.carriers: Carriers[ShardRunning] = {
+            OnStore: _on_store,
+            SendFrame: self._on_frame,
+            SendToConnection: self._on_reply,
+            ConnectionTrusted: _on_nothing,
+            CloseConnection: self._on_close,
+            ReadConnections: self._on_reading,
+            VerifyPassword: self._on_secret,
+            HashPassword: self._on_secret,
+            MintToken: self._on_secret,
+            Audit: _on_nothing,
+            **dict.fromkeys(get_args(SegmentEffect), _on_segment),
+        }
+
+    def join(self, cluster: Cluster[ShardRunning]) -> None:
+        """Begin in a cluster that has no nodes yet."""
+        self._cluster = cluster
+        self.checkers = Checkers(
+            self.options.sizes.clock_tolerance,
+            lambda: cluster.agenda.now,
+            is_waiting=self.options.sizes.consumers_idle_ticks >= NEVER_IDLE_TICKS,
+        )
+
+    def make_clients(self, prng: Prng) -> None:
+        """Make the clients and their connections, once there are nodes."""
+        cluster = self._cluster
+        self.links = Links(
+            self.options.links, prng.fork("links"), cluster.agenda, cluster.connected
+        )
+        cluster.counted.append(self.links.events)
+        draws = prng.fork("workload")
+        targets = tuple(range(self.options.replica_count))
+        joined = Joined(
+            agenda=cluster.agenda,
+            links=self.links,
+            checkers=self.checkers,
+            board=self.board,
+            is_electing=self.is_electing,
+            reign_of=self.reign_of,
+            is_unreadable=self.is_unreadable,
+        )
+        self.clients += [
+            Client(index, draws.fork("client"), targets, joined)
+            for index in range(self.options.workload.client_count)
+        ]
+        self.ending = Ending(self.options, self.clients, self.checkers)
+
+    @property
+    def applied_count(self) -> int:
+        """How many ops were committed, as far as any node has applied them."""
+        return self.checkers.applied_count
+
+    @property
+    def events(self) -> dict[str, int]:
+        """What its clients and checkers counted."""
+        return self.checkers.events
+
+    # A node's life
+
+    def equip(self, index: int, prng: Prng) -> tuple[tuple[Disk, ...], Folder]:
+        """Return the disks of the two stores of a node, and the folder of its segments."""
+        cluster = self._cluster
+        disk_options, folder_options = self.options.disk, self.options.folder
+        if index not in cluster.atlas or cluster.replica_count == 1:
+            disk_options = _without_damage(disk_options)
+            folder_options = msgspec.structs.replace(folder_options, read_error=0)
+        if index not in cluster.atlas:
+            folder_options = _without_mix_up(folder_options)
+        if not (cluster.is_power_for_all or index in cluster.atlas):
+            disk_options = msgspec.structs.replace(disk_options, write_error=0)
+        disks = tuple(self._make_disk(index, store, disk_options, prng) for store in (0, 1))
+        folder = Folder(
+            folder_options,
+            prng.fork("folder"),
+            cluster.agenda,
+            lambda event: cluster.completed(index, event),
+            Astray(Prng(self.options.seed).fork(f"astray {index}")),  # apart from other draws
+        )
+        return disks, folder
+
+    def _make_disk(self, index: int, store: int, options: DiskOptions, prng: Prng) -> Disk:
+        cluster = self._cluster
+
+        def answer(event: DiskEvent) -> None:
+            cluster.completed(index, FromStore(store, event))
+
+        def fail() -> None:
+            cluster.crash(index, is_power=True)
+
+        disk = Disk(options, prng.fork(f"store {store}"), cluster.agenda, answer, fail)
+        disk.journal_name = journal_name
+        return disk
+
+    def format(self, node: Host) -> None:
+        """Put the files of a new node on its disks."""
+        files = self._product.format(node.index, node.incarnation)
+        for disk, image in zip(node.disks, files, strict=True):
+            disk.format(image)
+        node.folder.wipe()
+
+    def open(self, node: Host) -> ShardRunning | Wiped | Refused:
+        """Start a shard from its disks."""
+        images = [disk.open() for disk in node.disks]
+        opened = self._product.open_stores(node.index, node.boot_identity, node.life + 1, images)
+        stores = [each for each in opened if isinstance(each, Opened)]
+        if self.options.replica_count == 1:
+            _check_moments(opened)
+        if any(isinstance(each, storage.Wiped) for each in opened):
+            return Wiped()
+        if len(stores) < len(opened):
+            return Refused(str(opened))
+        seeds = (self._cluster.seeds.u64(), self._cluster.seeds.u64())
+
+        def make(running: ShardRunning) -> Shard:
+            return self._product.start(node.index, seeds, stores, self._watcher(node, running))
+
+        return ShardRunning(stores, make)
+
+    def _watcher(
+        self, host: Host, running: ShardRunning
+    ) -> Callable[[PartitionTarget | None, StateMachine], StateMachine]:
+        life = host.life
+        checkers = self.checkers
+
+        def watch(target: PartitionTarget | None, machine: StateMachine) -> StateMachine:
+            key = METADATA if target is None else checkers.known(target, running.name_of(target))
+
+            def tell(applied: Applied, partition: PartitionMachine | None) -> None:
+                assert host.life == life, "a machine of an earlier life was used"
+                is_first = self._applied(host, key, applied, partition)
+                if is_first and isinstance(machine, MetadataMachine):
+                    moment = checkers.witness.registers.moment()
+                    checkers.ownership.assigned(applied.header.op, moment, owners_of(machine.state))
+
+            return WatchedMachine(
+                machine, lambda: running.table_of(key), tell, checkers.ages.stamped
+            )
+
+        return watch
+
+    def _applied(
+        self, host: Host, key: Incarnation, applied: Applied, partition: PartitionMachine | None
+    ) -> bool:
+        if self._is_canary and self.checkers.applied_count > 20 and applied.reply:
+            applied = applied._replace(state_hash=applied.state_hash ^ 1, reply=b"\xff" * 24)
+        return self.checkers.applied(host.index, key, applied, partition)
+
+    def booted(self, node: Host) -> None:
+        """Take note of a new life."""
+        if any(disk.is_damaged for disk in node.disks):
+            self.checkers.promises.damaged(node.index)  # A disk rots while its node is down, too.
+        self.checkers.promises.booted(node.index)
+
+    def replaced(self, node: Host) -> None:
+        """Take note that a node has new disks."""
+        self.checkers.promises.wiped(node.index)
+
+    def down(self, node: Host, *, is_power: bool, is_clean: bool) -> None:
+        """Take note of what a power cut takes from groups that wait for no sync."""
+        replicas = replicas_of(node)
+        self.checkers.promises.removed(node.index, replicas)
+        self.links.node_down(node.index)
+        if not is_power or is_clean:
+            return
+        if self.options.replica_count == 1:
+            self.checkers.lose_power_alone()
+        for key in replicas:
+            if self.checkers.histories[key].is_shortenable:
+                self.checkers.promises.lost_tail(node.index, key)
+
+    def rot(self, node: Host) -> bool:
+        """Damage what a disk has long held: a journal's, or a segment."""
+        schedule = self._cluster.schedule
+        if schedule.below(100) < self.options.segment_rot:
+            return node.folder.rot()
+        return schedule.choice(node.disks).rot()
+
+    def heal(self, node: Host, *, is_core: bool) -> None:
+        """Let nothing go wrong on disks and connections any more."""
+        cluster = self._cluster
+        self.links.options = msgspec.structs.replace(self.links.options, breaks=0)
+        node.folder.options = FolderOptions()
+        for disk in node.disks:
+            disk.options = DiskOptions()
+        if is_core and node.folder.rotten and self.options.replica_count > 1:
+            # Nothing repairs a segment in place yet: its disk is replaced, as an operator would.
+            cluster.crash(node.index, is_power=False)
+            cluster.wipe(node.index)
+            cluster.count("world.replaced_rotten")
+        elif is_core and node.folder.has_failed:
+            # An error of a segment is gone with a restart, which writes it again.
+            cluster.crash(node.index, is_power=False)
+            cluster.count("world.restarted_fenced")
+
+    # A node's turns
+
+    def observe(self, node: Host) -> None:
+        """Look at a running node, after each of its ticks."""
+        assert node.running is not None
+        replicas = node.running.replicas()
+        fence = node.running.fence
+        if fence is not None and not (node.folder.is_damaged or node.folder.has_failed):
+            raise SimViolationError("P7", why="fenced, and sound", node=node.index, fence=fence)
+        self._check_quarantine(node)
+        self.checkers.promises.removed(node.index, replicas)
+        for key, replica in replicas.items():
+            self.checkers.promises.observe(node.index, key, replica)
+
+    def _check_quarantine(self, node: Host) -> None:
+        """Check that only what a power cut may take from the log was found beyond its end."""
+        for file in node.folder.quarantined:
+            history = self.checkers.histories[Incarnation(file.namespace, file.created_revision)]
+            if not (history.is_shortenable or node.folder.is_damaged):
+                raise SimViolationError("P7", why="quarantine of what the log has", file=file)
+
+    def stepped(self, node: Host, event: object, effects: Sequence[object]) -> None:
+        """Check that no request waits for an answer that cannot come."""
+        assert node.running is not None
+        node.running.shard.answers.check()
+
+    def _on_frame(self, node: Host, effect: SendFrame) -> None:
+        self.checkers.promises.sent(node.index, effect.frame, replicas_of(node))
+        self._cluster.network.send(node.index, effect.replica, effect.frame)
+
+    def _on_reply(self, node: Host, effect: SendToConnection) -> None:
+        self.links.reply(effect.connection, b"".join(effect.parts))
+
+    def _on_close(self, node: Host, effect: CloseConnection) -> None:
+        self._cluster.count("world.connection_closed")
+        self.links.closed_by_node(effect.connection)
+        self._cluster.connected(node.index, ConnectionClosed(effect.connection))
+
+    def _on_reading(self, node: Host, effect: ReadConnections) -> None:
+        node.is_reading = effect.is_reading
+        is_stopped = not effect.is_reading
+        self._cluster.count("world.reading_stopped" if is_stopped else "world.reading_resumed")
+        self._cluster.plan_turn(node)
+
+    def _on_secret(self, node: Host, effect: secrets.SecretEffect) -> None:
+        delay = draw_delay(self._cluster.schedule, _HASH_MEAN)
+        ready = (node, node.life, secrets.answer(effect))
+        self._cluster.agenda.after(delay, self._secret_ready, ready)
+
+    def _secret_ready(self, argument: tuple[Host, int, ShardEvent]) -> None:
+        node, life, event = argument
+        if node.life == life:
+            self._cluster.completed(node.index, event)
+
+    # What clients may know of the nodes
+
+    def reign_of(self, node: int, name: str) -> tuple[int, Reign] | None:
+        """Return the life of a node and what it serves under a name: the oldest, if two."""
+        host = self._cluster.nodes[node]
+        found = [
+            Reign(key.origin, machine.history_epoch)
+            for key, machine in machines_of(host).items()
+            if self.checkers.histories[key].name == name
+        ]
+        return (host.life, min(found)) if found else None
+
+    def is_unreadable(self, node: int, name: str, since: int) -> bool:
+        """Whether a node may lawfully fail to read a partition that it was asked for since then.
+
+        Its files are damaged, or one was read wrongly meanwhile; a mixed up index is no excuse.
+        """
+        folder = self._cluster.nodes[node].folder
+        keys = [key for key, history in self.checkers.histories.items() if history.name == name]
+        return self.options.has_segment_errors or any(
+            key in folder.harmed_at or folder.misread_at.get(key, -1) >= since for key in keys
+        )
+
+    def is_electing(self) -> bool:
+        """Whether some replica has left a view and is in no other one yet."""
+        return any(
+            replica.status == Status.VIEW_CHANGE
+            for host in self._cluster.nodes
+            for replica in replicas_of(host).values()
+        )
+
+    # The phases of a run
+
+    def look(self) -> None:
+        """Let clients know the time."""
+        self.board.wall = WALL_START + self._cluster.agenda.now
+
+    def why_not_settled(self, core: Sequence[Host]) -> str:
+        """Return which segments are not open or not written yet, or nothing."""
+        return audit.why_not_open(core) or audit.why_not_stored(core, self.checkers)
+
+    def may_halt(self, core: Sequence[Host]) -> str:
+        """Return the mark of a node that is alone and refuses a damaged partition."""
+        running = core[0].running
+        is_fenced = running is not None and running.fence is not None
+        return "world.halted_fenced" if self.options.replica_count == 1 and is_fenced else ""
+
+    def finish(self, world: World[ShardRunning], core: Sequence[Host]) -> str:
+        """Read everything, stop and start the core, and read everything again."""
+        return self.ending.finish(world, core)
+
+    def judge(self) -> None:
+        """Check what clients were told of offsets and names, and given of groups."""
+        judge_registers(self.clients, self.checkers)
+
+
+def _check_moments(opened: Sequence[Opened | storage.Wiped | storage.Refused]) -> None:
+    """Check that no store of a node that is alone is older than what the other knows of it."""
+    moments = {
+        str(store): each.moment for store, each in enumerate(opened) if isinstance(each, Opened)
+    }
+    if moments and (older := find_older(moments)) is not None:
+        raise SimViolationError("DK16", why=older[1])
+
+
+def _on_store(host: Host, effect: OnStore) -> None:
+    host.disks[effect.store].submit(effect.effect)
+
+
+def _on_segment(host: Host, effect: SegmentEffect) -> None:
+    host.folder.submit(effect)
+
+
+def _on_nothing(host: Host, effect: object) -> None:
+    """Carry out what changes nothing here."""
+
+
+def _without_damage(options: DiskOptions) -> DiskOptions:
+    return msgspec.structs.replace(options, lost=0, misdirected=0, read_error=0)
+
+
+def _without_mix_up(options: FolderOptions) -> FolderOptions:
+    return msgspec.structs.replace(
+        options, read_astray=0, write_astray=0, index_astray=0, misplaced=0
+    )
+
+
+def make_world(
+    options: NodeOptions, tell: Callable[[str], None] | None = None
+) -> World[ShardRunning]:
+    """Return a world of whole nodes of the code that ships."""
+    return World(options, Nodes(options), tell)
