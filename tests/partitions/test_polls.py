@@ -198,6 +198,25 @@ def test_polls_with_little_memory(
     check_against(stage, model)
 
 
+@settings(max_examples=30)
+@given(st.lists(st.tuples(st.integers(1, 3), st.booleans()), min_size=5, max_size=25), st.data())
+def test_a_time_is_found_however_many_batches_have_it(
+    sends: list[tuple[int, bool]], data: st.DataObject
+) -> None:
+    """Stamps are equal while the clock stands still; some batches are in files, some in memory."""
+    stage = Stage(make_options(segment_bytes=2500, piece_bytes=1000, index_step_bytes=500))
+    stored_count = data.draw(st.integers(1, len(sends)))
+    for number, (count, is_still) in enumerate(sends, 1):
+        stage.now -= 1000 * is_still
+        stage.send(count)
+        if number == stored_count:
+            stage.forget_memory()
+    good = rows(stage.poll(First()))
+    for time in sorted({row.timestamp + by for row in good for by in (-1, 0, 1)}):
+        expected = [row for row in good if row.timestamp >= time]
+        assert rows(stage.poll(FromTimestamp(time))) == expected
+
+
 def test_whole_batches_are_given_as_they_are_stored() -> None:
     stage = Stage()
     for _ in range(4):
