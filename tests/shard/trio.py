@@ -1,4 +1,4 @@
-"""Three whole shards in memory, the frames between them, and clients of whoever leads."""
+"""Whole shards in memory, the frames between them, and clients of whoever leads."""
 
 from typing import TYPE_CHECKING
 
@@ -17,29 +17,28 @@ TOPIC = "topic"
 _PATIENCE = 60  # times 50 ticks
 
 
-class Trio:
-    """A cluster; nodes that are cut off neither hear nor are heard."""
+class Cluster:
+    """Nodes; those that are cut off neither hear nor are heard, and time passes for who is down."""
 
-    def __init__(self) -> None:
-        self.nodes = [
-            Whole(replica=each, replica_count=COUNT, repair_ops_max=4) for each in range(COUNT)
-        ]
+    def __init__(self, nodes: list[Whole]) -> None:
+        self.nodes = nodes
         self.flying: list[tuple[int, SendFrame]] = []
         self.seen: list[tuple[int, bytes]] = []  # every frame that was sent, and by whom
         self.cut: dict[int, None] = {}
-        self.number = 1000
-        self.tick(3)
-        client = self.login(0)
-        client.ask(CREATE_STREAM, CreateStream(STREAM))
-        client.ask(CREATE_TOPIC, CreateTopic(STREAM, 1, TOPIC))
-        self.tick(3)
+        self.down: dict[int, None] = {}
 
     def tick(self, count: int = 1) -> None:
         """Let time pass for all; frames arrive between any two ticks."""
         for _ in range(count):
-            for node in self.nodes:
-                node.tick()
+            self._tick_nodes()
             self.deliver()
+
+    def _tick_nodes(self) -> None:
+        for node in self.nodes:
+            if node.replica in self.down:
+                node.now += 1
+            else:
+                node.tick()
 
     def deliver(self) -> None:
         """Deliver what was sent, and what comes of it."""
@@ -53,12 +52,11 @@ class Trio:
         if self.flying:
             self._deliver_one()
         else:
-            for node in self.nodes:
-                node.tick()
+            self._tick_nodes()
 
     def _deliver_one(self) -> None:
         sender, sent = self.flying.pop(0)
-        if sender not in self.cut and sent.replica not in self.cut:
+        if not any(each in self.cut or each in self.down for each in (sender, sent.replica)):
             self.fire(sent.replica, sender, sent.frame)
         self.collect()
 
@@ -72,6 +70,21 @@ class Trio:
     def fire(self, target: int, sender: int, frame: bytes) -> None:
         """Have a frame arrive at a node."""
         self.nodes[target].step(FramesArrived(((sender, frame),)))
+
+
+class Trio(Cluster):
+    """A cluster of three with a topic."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            [Whole(replica=each, replica_count=COUNT, repair_ops_max=4) for each in range(COUNT)]
+        )
+        self.number = 1000
+        self.tick(3)
+        client = self.login(0)
+        client.ask(CREATE_STREAM, CreateStream(STREAM))
+        client.ask(CREATE_TOPIC, CreateTopic(STREAM, 1, TOPIC))
+        self.tick(3)
 
     def login(self, node: int) -> "TrioClient":
         """Give a client of a node that leads the metadata group."""

@@ -199,6 +199,8 @@ class Whole:
         self.is_reading = True
         self.is_reading_segments = True  # whether the folder of segments does anything
         self.is_syncing = True  # whether syncs come back by themselves
+        self.unanswered: dict[int, list[DiskEvent]] = {}  # by store, of those that are held back
+        self._held_kind: type[DiskEvent] | None = None  # all, if it is not said which
         self.is_strengthening = False  # whether hashes cost too little
         self.is_verifying = True  # whether the keeper of secrets answers at once
         self.unverified: list[CredentialEvent] = []  # answers that are held back
@@ -254,17 +256,40 @@ class Whole:
         self._run([], self.shard.start())
         self.tick()
         self.starts += 1
-        assert self.shard.is_ready or self.replica_count > 1
+        is_held = self.unanswered or not self.is_reading_segments
+        assert self.shard.is_ready or is_held or self.replica_count > 1
 
     def crash(self, *, is_power_cut: bool = False) -> None:
         """End the node as a kill does, or as a power cut does; and start it again."""
+        self.end(is_power_cut=is_power_cut)
+        self.start()
+
+    def end(self, *, is_power_cut: bool = False) -> None:
+        """Leave on the disks what a kill leaves, or a power cut; `start` goes on from there."""
+        for events in self.unanswered.values():
+            events.clear()
         if is_power_cut:
             self.disks = [MemoryDisk(disk.cut()) for disk in self.disks]
             self.segments.cut_power()
             self.boot_identity += 1
         else:
             self.segments.kill()
-        self.start()
+
+    def hold_store(self, store: int, kind: type[DiskEvent] | None = None) -> None:
+        """Hold back what the disk of a store answers, all or one kind of it, over restarts too."""
+        self.unanswered[store] = []
+        self._held_kind = kind
+
+    def answer_held(self, store: int) -> None:
+        """Deliver what was held back; what comes of it is held back again."""
+        events, self.unanswered[store] = self.unanswered[store], []
+        for event in events:
+            self.step(FromStore(store, event))
+
+    def release_store(self, store: int) -> None:
+        """Deliver what was held back, and hold back nothing more."""
+        for event in self.unanswered.pop(store):
+            self.step(FromStore(store, event))
 
     def set_files(self, images: list[dict[str, bytes]]) -> None:
         """Put other files in the place of both stores, for the next start."""
@@ -297,7 +322,11 @@ class Whole:
                 while self.segments.waiting and not events and self.is_reading_segments:
                     events += self.segments.step()
             if not events and self.is_syncing:
-                synced = [(each, disk.sync()) for each, disk in enumerate(self.disks)]
+                synced = [
+                    (each, disk.sync())
+                    for each, disk in enumerate(self.disks)
+                    if not self._is_held(each, Synced)
+                ]
                 events += [FromStore(each, event) for each, event in synced if event is not None]
             if not events:
                 return
@@ -307,8 +336,7 @@ class Whole:
     def _carry_out(self, effect: ShardEffect) -> list[ShardEvent]:  # noqa: C901, PLR0911
         match effect:
             case OnStore():
-                event = self.disks[effect.store].carry_out(effect.effect)
-                return [] if event is None else [FromStore(effect.store, event)]
+                return self._carry_out_on_store(effect)
             case SendToConnection():
                 frame = b"".join(bytes(part) for part in effect.parts)
                 self.inbox.setdefault(effect.connection, []).append(frame)
@@ -337,6 +365,18 @@ class Whole:
             case _:
                 self.segments.waiting.append(effect)
         return []
+
+    def _carry_out_on_store(self, effect: OnStore) -> list[ShardEvent]:
+        event = self.disks[effect.store].carry_out(effect.effect)
+        if event is None:
+            return []
+        if self._is_held(effect.store, type(event)):
+            self.unanswered[effect.store].append(event)
+            return []
+        return [FromStore(effect.store, event)]
+
+    def _is_held(self, store: int, kind: type[DiskEvent]) -> bool:
+        return store in self.unanswered and self._held_kind in (None, kind)
 
     def _verify(self, effect: VerifyPassword) -> PasswordVerified:
         weak = _hash(effect.password)
