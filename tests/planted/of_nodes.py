@@ -12,7 +12,7 @@ from headrace.partitions import (
     writer,
 )
 from headrace.shard import desk, metadata_group, shard, timekeeper
-from headrace.shard.consensus import believed_time, checkpoints, plane
+from headrace.shard.consensus import believed_time, ceilings, checkpoints, plane
 from headrace.shard.front import (
     answers,
     auto_commits,
@@ -24,6 +24,7 @@ from headrace.shard.front import (
 )
 from headrace.shard.logins import login
 from headrace.shard.owned import flush, opening, own_ops, reconcile
+from headrace.storage import checkpointing
 from headrace.vsr import replica, transfer
 from tests.planted.planting import Edit, bug
 
@@ -398,6 +399,25 @@ _NODE = (
             "local.machine.open(is_whole=True)",
         ),
     ),
+    bug(
+        "ceiling_counts_when_written",
+        "The record with the ceiling is written, so the ceiling holds.",
+        Edit(
+            ceilings.Ceilings.on_flushed,
+            "self._until_synced.append((sequence, group, ceiling))",
+            "self._durable[group] = ceiling",
+        ),
+    ),
+    bug(
+        "ceiling_of_the_namesake",
+        "A partition with the same number has the same ceiling.",
+        Edit(plane.Plane.remove_group, "self._ceilings.forget(group)", "pass"),
+    ),
+    bug(
+        "ceiling_freed_with_its_record",
+        "A checkpoint has the whole state of a partition, and so where it ends.",
+        Edit(checkpointing.Checkpointer.begin, "dict(ceilings)", "{}"),
+    ),
 )
 
 _CURRENT = (
@@ -484,6 +504,24 @@ _TIME = (
             believed_time.BelievedTime.for_removal.fget,  # type: ignore[attr-defined]  # a property
             "min(self.now, self.clock)",
             "self.clock",
+        ),
+    ),
+    bug(
+        "stamps_alone_expire",
+        "The clock is not to be trusted; what the stamps say is the time.",
+        Edit(
+            believed_time.BelievedTime.for_removal.fget,  # type: ignore[attr-defined]  # a property
+            "min(self.now, self.clock)",
+            "self.now",
+        ),
+    ),
+    bug(
+        "idle_log_says_no_time",
+        "Where nothing happens no time has to be noted.",
+        Edit(
+            timekeeper.Timekeeper.note,
+            "age > self._note_age",
+            "False",
         ),
     ),
 )

@@ -178,11 +178,13 @@ class Whole:
         replica: int = 0,
         replica_count: int = 1,
         repair_ops_max: int = 128,
+        offsets_reserved: int = 65_536,
         journal_bytes: int = JOURNAL_BYTES,
         **settings: Any,
     ) -> None:
         self._settings = settings
         self._repair_ops_max = repair_ops_max
+        self._offsets_reserved = offsets_reserved
         self._journal_bytes = journal_bytes
         self.replica = replica
         self.replica_count = replica_count
@@ -227,6 +229,7 @@ class Whole:
             seed=7 + 100 * self.replica + self.starts,
             journal=journal,
             repair_ops_max=self._repair_ops_max,
+            offsets_reserved=self._offsets_reserved,
         )
 
     def start(self) -> None:
