@@ -44,7 +44,7 @@ class Commands:
     resend WHO                        send the last batch of this client again, under its number
     poll WHO PLACE FROM [count=N] [who=ID|GROUP] [auto]
                                       FROM: first, last, next or an offset
-    store WHO PLACE OFFSET [who=...], stored WHO PLACE [who=...]
+    store WHO PLACE OFFSET [who=...], stored WHO PLACE [who=...], forget WHO PLACE [who=...]
     accept WHO                        accept what the clock says as the time
     pass TICKS|DURATION               let time pass; answers that come late are printed
     clock NODE DIFFERENCE             set the wall clock: so far from the true time
@@ -294,6 +294,16 @@ class Commands:
             offset=int(offset),
         )
         return self._ask(who, messages.STORE_OFFSET, request)
+
+    def do_forget(self, who: str, place: str, *words: str) -> list[str]:
+        stream, topic, partition = _place(place)
+        request = messages.DeleteOffset(
+            consumer=_consumer(_options(words)),
+            stream=stream,
+            topic=topic,
+            partition_id=partition,
+        )
+        return self._ask(who, messages.DELETE_OFFSET, request)
 
     def do_stored(self, who: str, place: str, *words: str) -> list[str]:
         request = messages.GetOffset(_consumer(_options(words)), *_place(place))
