@@ -6,7 +6,7 @@ from headrace.ports.network import FramesArrived, SendFrame
 from headrace.wire.commands.streams import CREATE_STREAM, CreateStream
 from headrace.wire.commands.topics import CREATE_TOPIC, CreateTopic
 from headrace.wire.errors import Code, RefusedError
-from tests.shard.whole import ROOT, Client, Whole
+from tests.shard.whole import ROOT, STEPS_MAX, Client, Whole
 
 if TYPE_CHECKING:
     from headrace.vsr.replica import Replica
@@ -43,8 +43,11 @@ class Cluster:
     def deliver(self) -> None:
         """Deliver what was sent, and what comes of it."""
         self.collect()
-        while self.flying:
+        for _ in range(STEPS_MAX):
+            if not self.flying:
+                return
             self._deliver_one()
+        raise AssertionError("the nodes do not come to rest")
 
     def step(self) -> None:
         """Deliver one frame; let a tick pass if there is none."""

@@ -77,6 +77,7 @@ ROOT = ("iggy", b"iggy")
 LOOPBACK = "127.0.0.1:1"
 VERSION = ClientVersion(PROTOCOL_PACKED, "tests", "0.1.0")
 FIRST = ToPartition(0)
+STEPS_MAX = 20_000  # Who takes more, without any time passing, has no end in sight.
 
 CredentialEvent = PasswordVerified | PasswordHashed | TokenMinted
 
@@ -318,7 +319,7 @@ class Whole:
 
     def _run(self, events: list[ShardEvent], effects: list[ShardEffect]) -> None:
         """Step, and let the world answer until nothing more happens."""
-        while True:
+        for _ in range(STEPS_MAX):
             events += [answer for effect in effects for answer in self._carry_out(effect)]
             effects = []
             if not events:
@@ -335,6 +336,7 @@ class Whole:
                 return
             effects = self.shard.step(events.pop(0))
             self.shard.answers.check()
+        raise AssertionError("the node does not come to rest")
 
     def _carry_out(self, effect: ShardEffect) -> list[ShardEvent]:  # noqa: C901, PLR0911
         match effect:
