@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.client.errors import RefusedByServer
-from headrace.wire.errors import Code
+from headrace.cli.nouns.own_commands import ask_if_supported
 from headrace.wire.numbers import ConsumerKind
 
 if TYPE_CHECKING:
@@ -14,18 +13,11 @@ if TYPE_CHECKING:
     from headrace.client.sync.client import Client
     from headrace.wire.commands.holders import Holder
 
-# The answers of a server that does not support this command of Headrace (O8).
-_UNKNOWN = (Code.FEATURE_UNAVAILABLE, Code.INVALID_COMMAND)
-
 
 def ask_holders(client: Client, topic: TopicName) -> tuple[Holder, ...] | None:
     """Return the consumers that keep most; None if the server does not report them."""
-    try:
-        return client.get_holders(topic).holders
-    except RefusedByServer as error:
-        if error.code in _UNKNOWN:
-            return None
-        raise
+    found = ask_if_supported(lambda: client.get_holders(topic))
+    return None if found is None else found.holders
 
 
 def describe_holders(client: Client, topic: TopicName) -> Values:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -18,9 +17,12 @@ from headrace.cli.names import (
 )
 from headrace.cli.show.message_values import describe_message
 from headrace.cli.show.output import Done, Record, Rows, with_output
+from headrace.cli.tail.starts import parse_time
 from headrace.cli.tree import Noun
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from headrace.client.calls.messages import Start
     from headrace.client.sync.client import Client
     from headrace.wire.identifiers import Identifier
@@ -147,7 +149,6 @@ def _read_start(places: dict[str, object]) -> Start:
 
 def _read_time(text: str) -> datetime:
     try:
-        read = datetime.fromisoformat(text)
+        return parse_time(text)
     except ValueError:
         raise click.UsageError(f"--time: {text!r} is no time: write 2026-01-31T12:00Z") from None
-    return read if read.tzinfo else read.astimezone()  # without a zone it is local time
