@@ -4,9 +4,8 @@ import asyncio
 from typing import cast
 
 from headrace.base.limits import KIB
-from headrace.client.session.steps import Effect, Open, Pause, Receive, Transmit
+from headrace.client.session.steps import JOIN_BYTES_MAX, Effect, Open, Pause, Receive, Transmit
 
-JOIN_BYTES_MAX = 64 * KIB  # up to this size a copy is cheaper than a second write
 SPARE_BYTES = 4 * KIB
 
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from headrace.client.calls.messages import Sent, send_batch
 from headrace.client.calls.names import TopicName
 from headrace.client.messages import build_batch, encode_headers, encode_values
+from headrace.client.produce.options import MESSAGES_MAX
 from headrace.client.produce.routing import Router
 from headrace.client.session.call import Flow, ask
 from headrace.wire.fields import FieldValue
 
 ROUTERS_MAX = 1000
-MESSAGES_MAX = 100_000
 
 
 class Sender:

@@ -16,10 +16,13 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from headrace.base.endpoints import Endpoint
+from headrace.base.limits import KIB
 from headrace.client.errors import HeadraceError
 
 R = TypeVar("R")
 W = TypeVar("W")
+
+JOIN_BYTES_MAX = 64 * KIB  # a link copies a batch up to this size, to write it with its head
 
 # Errors that carrying out an effect may raise into the generator, which then decides what to do.
 FAILURES = (OSError, HeadraceError)

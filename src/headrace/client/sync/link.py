@@ -3,10 +3,7 @@
 import socket
 import time
 
-from headrace.base.limits import KIB
-from headrace.client.session.steps import Effect, Open, Pause, Receive, Transmit
-
-JOIN_BYTES_MAX = 64 * KIB  # up to this size a copy is cheaper than a second write
+from headrace.client.session.steps import JOIN_BYTES_MAX, Effect, Open, Pause, Receive, Transmit
 
 
 class SyncLink:
