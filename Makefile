@@ -42,7 +42,7 @@ check: $(READY) $(OLDER_SDK)/.ready  ## format, lint, types, contracts, fast tes
 # The last lines list what was skipped in all of it, with the reason.
 test: check  ## everything; what .ci/run calls
 	$(BIN)/python -m tools.simulate --seeds 500 --tree --jobs 2
-	$(BIN)/python -m tools.simulate_node --seeds 100 --tree --jobs 2
+	$(BIN)/python -m tools.simulate --nodes --seeds 100 --tree --jobs 2
 	$(BIN)/python -m pytest -q -n 2 -m slow --list-skipped=$(SKIPPED) \
 	  --ignore tests/spark --ignore tests/pipelines
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m slow --list-skipped=$(SKIPPED) \
@@ -71,7 +71,7 @@ coverage: $(READY)  ## what tests and simulator reach of kernel to shard, and wh
 	@rm -rf build/coverage && mkdir -p build/coverage
 	$(BIN)/python -m coverage run -m pytest -q -p no:xdist -m "not slow" $(wildcard $(CORE_TESTS))
 	$(BIN)/python -m coverage run -m tools.simulate --seeds 200 --tree --jobs 1
-	$(BIN)/python -m coverage run -m tools.simulate_node --seeds 60 --tree --jobs 1
+	$(BIN)/python -m coverage run -m tools.simulate --nodes --seeds 60 --tree --jobs 1
 	$(BIN)/python -m coverage combine -q
 	$(BIN)/python -m coverage json -q -o build/coverage/report.json
 	$(BIN)/python -m tools.unreached build/coverage/report.json
@@ -87,7 +87,7 @@ endif
 
 sim-night: $(READY)  ## the simulator for a night: 10,000 seeds
 	$(BIN)/python -m tools.simulate --seeds 10000 --tree --jobs 2
-	$(BIN)/python -m tools.simulate_node --seeds 3000 --tree --jobs 2
+	$(BIN)/python -m tools.simulate --nodes --seeds 3000 --tree --jobs 2
 
 .PHONY: night
 night: $(READY)  ## for a night: 1,000 kills, 200 cuts, a million frames, Spark under kills, Rust clients; audit

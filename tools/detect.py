@@ -21,13 +21,11 @@ from pathlib import Path
 
 import msgspec
 
-from headrace.sim.groups.options import draw_options
-from headrace.sim.nodes.options import draw_node_options
 from headrace.sim.outcome import Outcome, Report
 from tests.planted import of_groups
 from tests.planted.bugs import BUGS
 from tests.planted.planting import plant
-from tools import simulate, simulate_node
+from tools import simulate
 
 ROOT = Path(__file__).parent.parent
 RECORDS = ROOT / "tests" / "planted" / "detections.csv"
@@ -55,12 +53,12 @@ class Order(msgspec.Struct, frozen=True):
 
 def detect(order: Order) -> Detection:
     """Run seeds with the bug until one shows it, or time is up."""
-    run = _run_groups if order.bug in of_groups.BUGS else _run_nodes
+    simulation = simulate.GROUPS if order.bug in of_groups.BUGS else simulate.NODES
     began = time.monotonic()
     seeds = 0
     code = UNSEEN
     while code == UNSEEN and time.monotonic() - began < order.seconds_max:
-        code = _code_of(order.bug, run, order.first_seed + seeds)
+        code = _code_of(order.bug, simulation.run_seed, order.first_seed + seeds)
         seeds += 1
     return Detection(order.commit, order.bug, seeds, round(time.monotonic() - began, 1), code)
 
@@ -79,14 +77,6 @@ def _code_of(bug: str, run: Callable[[int], Report], seed: int) -> str:
     if code != UNSEEN and run(seed).outcome != Outcome.PASS:
         return UNSEEN
     return code
-
-
-def _run_groups(seed: int) -> Report:
-    return simulate.run(draw_options(seed))
-
-
-def _run_nodes(seed: int) -> Report:
-    return simulate_node.run(draw_node_options(seed))
 
 
 def read_records() -> list[Detection]:

@@ -198,7 +198,7 @@ def _lanes(package: str) -> dict[str, list[str]]:
         "tests": [*fast, f"tests/{package}"],
         "scenarios": [*fast, "tests/test_scenarios.py", *ALSO[package]],
         "seeds of groups": ["tools.simulate", *seeds, "40"],
-        "seeds of nodes": ["tools.simulate_node", *seeds, "25"],
+        "seeds of nodes": ["tools.simulate", "--nodes", *seeds, "25"],
     }
 
 

@@ -9,18 +9,18 @@ import msgspec
 import pytest
 
 from headrace.sim.faults import FaultOptions
-from headrace.sim.groups.minimise import minimise
 from headrace.sim.groups.options import Options, draw_options
 from headrace.sim.groups.workload import make_world
+from headrace.sim.minimise import minimise
 from headrace.sim.outcome import Outcome
-from tools.simulate import stored_seeds
+from tools.simulate import GROUPS
 
 ROOT = Path(__file__).parent.parent.parent.parent
 HASH_SEEDS = ("0", "1")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [*range(1, 13), *stored_seeds()])
+@pytest.mark.parametrize("seed", [*range(1, 13), *GROUPS.stored_seeds()])
 def test_a_seed_passes(seed: int) -> None:
     options = draw_options(seed)
     report = make_world(options).run()

@@ -14,7 +14,7 @@ from headrace.sim.nodes.actions import WorkloadOptions
 from headrace.sim.nodes.options import NodeOptions, SizeOptions, draw_node_options
 from headrace.sim.nodes.workload import Nodes, make_world
 from headrace.sim.outcome import Outcome
-from tools.simulate_node import stored_seeds
+from tools.simulate import NODES
 
 ROOT = Path(__file__).parent.parent.parent.parent
 HASH_SEEDS = ("0", "1")
@@ -42,7 +42,7 @@ def test_a_cluster_passes(replica_count: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [*range(1, 13), *stored_seeds()])
+@pytest.mark.parametrize("seed", [*range(1, 13), *NODES.stored_seeds()])
 def test_a_seed_passes(seed: int) -> None:
     report = make_world(draw_node_options(seed)).run()
     assert report.outcome == Outcome.PASS, (report.reason, report.last[-30:])
@@ -54,7 +54,7 @@ def test_a_seed_gives_the_same_trace_in_every_process(seed: int) -> None:
     lines = []
     for hash_seed in HASH_SEEDS:
         ended = subprocess.run(
-            [sys.executable, "-m", "tools.simulate_node", "--seed", str(seed)],
+            [sys.executable, "-m", "tools.simulate", "--nodes", "--seed", str(seed)],
             cwd=ROOT,
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             capture_output=True,

@@ -1,6 +1,6 @@
 """Marks that every long run must reach; a run of 500 seeds that misses one has lost its reach."""
 
-WANTED = (
+PROBES_WANTED = (
     "view_change.started",
     "view_change.completed",
     "view_change.merged_by_nacks",
