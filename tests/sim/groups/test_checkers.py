@@ -3,19 +3,13 @@
 import pytest
 
 from headrace.base.ids import METADATA_GROUP
-from headrace.sim.groups.checkers import Checkers, ReplicaFace
+from headrace.sim.groups.checkers import Checkers
 from headrace.sim.machine import AppendMachine, encode_append
 from headrace.sim.violation import SimViolationError
 from headrace.wire.errors import Code
 from headrace.wire.evictions import EvictionReason
 from headrace.wire.numbers import Operation
-from headrace.wire.replica.prepares import PREPARE_OK, PrepareHeader, PrepareOkHeader
-from headrace.wire.replica.views import (
-    DO_VIEW_CHANGE,
-    START_VIEW_CHANGE,
-    DoViewChangeHeader,
-    StartViewChangeHeader,
-)
+from headrace.wire.replica.prepares import PrepareHeader
 from headrace.wire.replies import RESULT_OK, encode_reply
 from headrace.wire.requests import REQUEST, RequestHeader
 
@@ -30,9 +24,6 @@ class Face:
         self.op = self.whole_op = op
         self.commit_min = self.commit_max = commit
         self.is_wiped = False
-
-
-FACES: dict[int, ReplicaFace] = {GROUP: Face(log_view=9, op=9)}
 
 
 class Story:
@@ -160,103 +151,6 @@ def test_h6_an_earlier_answer_has_the_lower_offset() -> None:
     story.invoke(1)
     with broken("H6"):
         story.answer(1, 1, 0)
-
-
-def ok(view: int, op: int) -> bytes:
-    return PREPARE_OK.encode(PrepareOkHeader(view=view, op=op, group=GROUP))
-
-
-def start(view: int) -> bytes:
-    return START_VIEW_CHANGE.encode(StartViewChangeHeader(view=view, group=GROUP))
-
-
-def vote(view: int, log_view: int, op: int, *, present: int = 0xFFFF) -> bytes:
-    return DO_VIEW_CHANGE.encode(
-        DoViewChangeHeader(view=view, log_view=log_view, op=op, group=GROUP, present_bitset=present)
-    )
-
-
-def test_r5_an_acknowledgement_below_a_promise() -> None:
-    checkers = Checkers()
-    for frame in (ok(1, 3), start(2)):
-        checkers.sent(0, frame, FACES)
-    checkers.sent(1, ok(1, 3), FACES)
-    with broken("R5"):
-        checkers.sent(0, ok(1, 4), FACES)
-
-
-def test_r5_an_acknowledgement_without_the_log_of_the_view() -> None:
-    with broken("R5"):
-        Checkers().sent(0, ok(2, 1), {GROUP: Face(view=2, log_view=1)})
-
-
-def test_r4_an_acknowledgement_without_the_body() -> None:
-    face = Face(view=1, log_view=1, op=3)
-    Checkers().sent(0, ok(1, 3), {GROUP: face})
-    face.whole_op = 2
-    with broken("R4"):
-        Checkers().sent(0, ok(1, 3), {GROUP: face})
-
-
-def test_r4_a_restart_that_forgot_a_body() -> None:
-    checkers = Checkers()
-    checkers.sent(0, ok(2, 5), FACES)
-    face = Face(2, 2, 5)
-    checkers.booted(0, [(GROUP, face)])
-    face.whole_op = 4
-    with broken("R4"):
-        checkers.booted(0, [(GROUP, face)])
-
-
-@pytest.mark.parametrize(
-    "frame",
-    [start(1), vote(1, 0, 9), vote(3, 0, 9), vote(3, 2, 2), vote(3, 2, 4, present=0b1101)],
-)
-def test_r4_a_vote_that_takes_something_back(frame: bytes) -> None:
-    checkers = Checkers()
-    for earlier in (ok(2, 3), start(3)):
-        checkers.sent(0, earlier, FACES)
-    with broken("R4"):
-        checkers.sent(0, frame, FACES)
-
-
-def test_r4_a_newer_view_may_have_dropped_what_was_acknowledged() -> None:
-    checkers = Checkers()
-    for frame in (ok(2, 9), vote(3, 2, 9), ok(3, 4), vote(4, 3, 4)):
-        checkers.sent(0, frame, FACES)
-
-
-@pytest.mark.parametrize("face", [Face(1, 1, 9), Face(2, 1, 9), Face(2, 2, 4)])
-def test_r4_what_a_restart_forgot(face: Face) -> None:
-    checkers = Checkers()
-    checkers.sent(0, ok(2, 5), FACES)
-    with broken("R4"):
-        checkers.booted(0, [(GROUP, face)])
-
-
-def test_r4_a_wiped_or_damaged_disk_is_excused() -> None:
-    checkers = Checkers()
-    checkers.sent(0, ok(2, 5), FACES)
-    checkers.sent(1, ok(2, 5), FACES)
-    checkers.sent(2, ok(2, 5), FACES)
-    checkers.forget(0, [GROUP, 7], is_wiped=True)
-    checkers.booted(0, [(GROUP, Face())])
-    checkers.damaged(1)
-    checkers.booted(1, [(GROUP, Face(2, 2, 3))])
-    checkers.forget(2, [GROUP], is_wiped=False)
-    checkers.booted(2, [(GROUP, Face(2, 2, 3))])
-
-
-def test_r4_view_and_commit_never_go_back_in_one_life() -> None:
-    checkers = Checkers()
-    checkers.observe(0, [(GROUP, Face(view=2, commit=5))], {})
-    checkers.observe(0, [(GROUP, Face(view=2, commit=6))], {})
-    with broken("R4"):
-        checkers.observe(0, [(GROUP, Face(view=2, commit=5))], {})
-    with broken("R4"):
-        checkers.observe(0, [(GROUP, Face(view=1, commit=6))], {})
-    checkers.booted(0, [(GROUP, Face())])
-    checkers.observe(0, [(GROUP, Face(view=2, commit=0))], {})
 
 
 @pytest.mark.parametrize("stamp", [1, 0])

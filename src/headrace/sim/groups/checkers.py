@@ -2,9 +2,7 @@
 
 R1  one history per group: an op has one identity, over all nodes and all time, and names its parent
 R2  equal ops give equal state
-R4  what a node promised or acknowledged survives its restarts, and it acknowledges only ops whose
-    bodies it has
-R5  no acknowledgement in a view below one that was promised
+R4, R5  promises (see `sim.promises`)
 R6  a reply tells what was applied at that op
 H1  nothing acknowledged is lost        H2  nothing is applied that nobody asked for
 H3  an offset names one request         H4  a request is applied once
@@ -13,50 +11,18 @@ CK1 stamps rise with the ops of a group, whatever the clocks do
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from headrace.ports.machine import StateMachine
+from headrace.sim.promises import Promises, PromisingReplica
 from headrace.sim.violation import SimViolationError
 from headrace.wire.evictions import EvictionReason
 from headrace.wire.layout import KIND_OFFSET
 from headrace.wire.numbers import FrameKind, Operation
-from headrace.wire.replica.prepares import PREPARE_OK, PrepareHeader
-from headrace.wire.replica.views import DO_VIEW_CHANGE, START_VIEW_CHANGE, DoViewChangeHeader
+from headrace.wire.replica.prepares import PrepareHeader
 from headrace.wire.replies import REPLY, RESULT_OK
 from headrace.wire.requests import REQUEST
-
-
-class ReplicaFace(Protocol):
-    """What the checkers ask of a group's replica."""
-
-    @property
-    def view(self) -> int:
-        """The view it is in, or moves to."""
-
-    @property
-    def log_view(self) -> int:
-        """The view that its log is of."""
-
-    @property
-    def op(self) -> int:
-        """The head of its log."""
-
-    @property
-    def whole_op(self) -> int:
-        """The last op up to which it has applied every op, or holds its body."""
-
-    @property
-    def is_wiped(self) -> bool:
-        """Whether it knows that it has forgotten promises."""
-
-    @property
-    def commit_min(self) -> int:
-        """What it has applied."""
-
-    @property
-    def commit_max(self) -> int:
-        """What it knows to be committed."""
 
 
 class _Applied(NamedTuple):
@@ -65,18 +31,6 @@ class _Applied(NamedTuple):
     request: int
     reply: bytes
     state_hash: int
-
-
-class _Promise:
-    """What one node said of one group, and must not take back."""
-
-    __slots__ = ("acked_op", "acked_view", "log_view", "view")
-
-    def __init__(self) -> None:
-        self.view = 0
-        self.log_view = 0
-        self.acked_view = 0
-        self.acked_op = 0
 
 
 class _GroupHistory:
@@ -104,17 +58,10 @@ class Checkers:
 
     def __init__(self) -> None:
         self._groups: dict[int, _GroupHistory] = {}
-        self._promises: dict[tuple[int, int], _Promise] = {}
+        self.promises: Promises[int] = Promises(lambda group, _: group)
         self._position: dict[tuple[int, int], int | None] = {}  # index of the last applied op
-        self._seen: dict[tuple[int, int], tuple[int, int]] = {}  # view and commit in this life
-        self._shortened: dict[int, None] = {}  # nodes whose disk was damaged
         self._reused: dict[tuple[int, int, int], None] = {}  # client, number, checksum
         self._leaving: dict[int, None] = {}  # client ids whose logout was asked for
-        self._sent: dict[int, Callable[[int, bytes, Mapping[int, ReplicaFace]], None]] = {
-            FrameKind.PREPARE_OK: self._sent_prepare_ok,
-            FrameKind.START_VIEW_CHANGE: self._sent_start_view_change,
-            FrameKind.DO_VIEW_CHANGE: self._sent_do_view_change,
-        }
 
     @property
     def applied_count(self) -> int:
@@ -211,54 +158,26 @@ class Checkers:
 
     # Told by nodes
 
-    def booted(self, node: int, replicas: Iterable[tuple[int, ReplicaFace]]) -> None:
+    def booted(self, node: int, replicas: Iterable[tuple[int, PromisingReplica]]) -> None:
         """Check what a node knows at the start of a life."""
+        self.promises.booted(node)
         for group, replica in replicas:
-            self._seen.pop((node, group), None)
-            promise = self._promises.get((node, group))
-            if promise is None:
-                continue
-            if replica.is_wiped and node in self._shortened:
-                # It knows that damage took its promises, and takes part only when it has been told.
-                del self._promises[node, group]
-                continue
-            if replica.view < promise.view or replica.log_view < promise.log_view:
-                raise SimViolationError(
-                    "R4",
-                    why="forgot a view",
-                    node=node,
-                    group=group,
-                    view=replica.view,
-                    log_view=replica.log_view,
-                    promised=(promise.view, promise.log_view),
-                )
-            self._check_acked(node, group, replica.log_view, replica.whole_op)
+            self.promises.observe(node, group, replica)
 
     def observe(
         self,
         node: int,
-        replicas: Iterable[tuple[int, ReplicaFace]],
+        replicas: Iterable[tuple[int, PromisingReplica]],
         machines: dict[int, StateMachine],
     ) -> None:
         """Look at a running node: view and commit never go back, state belongs to its op."""
         for group, replica in replicas:
-            place = (node, group)
-            view, commit = self._seen.get(place, (0, 0))
-            if replica.view < view or replica.commit_min < commit:
-                raise SimViolationError(
-                    "R4",
-                    why="went back",
-                    node=node,
-                    group=group,
-                    view=(view, replica.view),
-                    commit=(commit, replica.commit_min),
-                )
-            self._seen[place] = (replica.view, replica.commit_min)
-            if self._position.get(place, -1) is None:
-                self._check_state(place, replica, machines[group])
+            self.promises.observe(node, group, replica)
+            if self._position.get((node, group), -1) is None:
+                self._check_state((node, group), replica, machines[group])
 
     def _check_state(
-        self, place: tuple[int, int], replica: ReplicaFace, machine: StateMachine
+        self, place: tuple[int, int], replica: PromisingReplica, machine: StateMachine
     ) -> None:
         history = self._history(place[1])
         if machine.state_hash() != history.state_hash_at(replica.commit_min):
@@ -266,105 +185,6 @@ class Checkers:
                 "R2", why="installed", node=place[0], group=place[1], op=replica.commit_min
             )
         self._position[place] = bisect_right(history.order, replica.commit_min) - 1
-
-    def sent(self, node: int, frame: bytes, replicas: Mapping[int, ReplicaFace]) -> None:
-        """Watch what a node says, as it stood after the step that said it."""
-        check = self._sent.get(frame[KIND_OFFSET])
-        if check is not None:
-            check(node, frame, replicas)
-
-    def forget(self, node: int, groups: Iterable[int], *, is_wiped: bool) -> None:
-        """Take note that a node lawfully lost its disk, or the unsynced tail of these groups."""
-        for group in groups:
-            promise = self._promises.get((node, group))
-            if promise is None:
-                continue
-            promise.acked_view = promise.acked_op = 0
-            if is_wiped:
-                del self._promises[node, group]
-
-    def damaged(self, node: int) -> None:
-        """Take note that a node's disk was damaged: its log may be shorter than it promised."""
-        self._shortened[node] = None
-
-    def _sent_prepare_ok(
-        self, node: int, frame: bytes, replicas: Mapping[int, ReplicaFace]
-    ) -> None:
-        header = PREPARE_OK.decode(frame)
-        promise = self._promise(node, header.group)
-        replica = replicas[header.group]
-        log_view, whole_op = replica.log_view, replica.whole_op
-        if log_view < header.view:
-            raise SimViolationError(
-                "R5",
-                why="acknowledged in a view whose log it does not have",
-                node=node,
-                group=header.group,
-                view=header.view,
-                log_view=log_view,
-            )
-        if header.view < promise.view:
-            raise SimViolationError(
-                "R5", node=node, group=header.group, view=header.view, promised=promise.view
-            )
-        if whole_op < header.op:
-            raise SimViolationError(
-                "R4",
-                why="acknowledged an op whose body it does not have",
-                node=node,
-                group=header.group,
-                op=header.op,
-                whole=whole_op,
-            )
-        promise.view = promise.log_view = header.view
-        if header.view > promise.acked_view:
-            promise.acked_view, promise.acked_op = header.view, 0
-        promise.acked_op = max(promise.acked_op, header.op)
-
-    def _sent_start_view_change(
-        self, node: int, frame: bytes, _replicas: Mapping[int, ReplicaFace]
-    ) -> None:
-        header = START_VIEW_CHANGE.decode(frame)
-        self._promise_view(node, header.group, header.view)
-
-    def _sent_do_view_change(
-        self, node: int, frame: bytes, _replicas: Mapping[int, ReplicaFace]
-    ) -> None:
-        header = DO_VIEW_CHANGE.decode(frame)
-        promise = self._promise_view(node, header.group, header.view)
-        if header.log_view < promise.log_view:
-            raise SimViolationError(
-                "R4",
-                why="voted from an older log",
-                node=node,
-                group=header.group,
-                log_view=header.log_view,
-                promised=promise.log_view,
-            )
-        promise.log_view = header.log_view
-        self._check_acked(node, header.group, header.log_view, _whole_op(header))
-
-    def _promise_view(self, node: int, group: int, view: int) -> _Promise:
-        promise = self._promise(node, group)
-        if view < promise.view:
-            raise SimViolationError(
-                "R4", why="view", node=node, group=group, view=view, promised=promise.view
-            )
-        promise.view = view
-        return promise
-
-    def _check_acked(self, node: int, group: int, log_view: int, op: int) -> None:
-        promise = self._promise(node, group)
-        if node not in self._shortened and log_view == promise.acked_view and op < promise.acked_op:
-            raise SimViolationError(
-                "R4",
-                why="lost what it acknowledged",
-                node=node,
-                group=group,
-                view=log_view,
-                op=op,
-                acknowledged=promise.acked_op,
-            )
 
     # Told by clients
 
@@ -440,17 +260,3 @@ class Checkers:
         if history is None:
             history = self._groups[group] = _GroupHistory()
         return history
-
-    def _promise(self, node: int, group: int) -> _Promise:
-        promise = self._promises.get((node, group))
-        if promise is None:
-            promise = self._promises[node, group] = _Promise()
-        return promise
-
-
-def _whole_op(vote: DoViewChangeHeader) -> int:
-    """Return the last op up to which a vote offers every body."""
-    op = vote.commit
-    while op < vote.op and vote.present_bitset >> (vote.op - op - 1) & 1:
-        op += 1
-    return op

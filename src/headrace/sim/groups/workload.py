@@ -154,18 +154,18 @@ class Groups:
         """Check what a node knows at the start of a life."""
         assert node.running is not None
         if node.disks[0].is_damaged:
-            self.checkers.damaged(node.index)  # A disk rots while its node is down, too.
+            self.checkers.promises.damaged(node.index)  # A disk rots while its node is down, too.
         self.checkers.booted(node.index, node.running.faces().items())
 
     def replaced(self, node: Host) -> None:
         """Take note that a node has a new disk."""
-        self.checkers.forget(node.index, self.options.groups, is_wiped=True)
+        self.checkers.promises.wiped(node.index)
 
     def down(self, node: Host, *, is_power: bool, is_clean: bool) -> None:
         """Take note that a power cut may have taken the end of logs that wait for no sync."""
         assert not is_clean, "planes do not stop cleanly"
-        if is_power:
-            self.checkers.forget(node.index, self.options.replicated_groups, is_wiped=False)
+        for group in self.options.replicated_groups if is_power else ():
+            self.checkers.promises.lost_tail(node.index, group)
 
     def rot(self, node: Host) -> bool:
         """Damage what the disk has long held."""
@@ -192,7 +192,7 @@ class Groups:
 
     def _on_frame(self, node: Host, effect: SendFrame) -> None:
         assert node.running is not None
-        self.checkers.sent(node.index, effect.frame, node.running.faces())
+        self.checkers.promises.sent(node.index, effect.frame, node.running.faces())
         self._cluster.network.send(node.index, effect.replica, effect.frame)
 
     def _on_reply(self, node: Host, effect: SendReply) -> None:

@@ -5,7 +5,7 @@ P3  nothing uncommitted is visible          P4  a request is applied once and ha
 P5  stored offsets move back by request only, and never lie past the end
 P6  every served batch is what was committed
 R1  an op has one identity                  R2  equal ops give equal state, on every node
-R4, R5  promises (see `promises`)           R6  an answer tells what was applied
+R4, R5  promises (see `sim.promises`)       R6  an answer tells what was applied
 H2  nothing is applied that nobody asked for
 H6  acknowledged before sent means a lower offset
 CK1  no stamp without support, and no message goes too early (see `ages`)
@@ -33,9 +33,9 @@ from headrace.sim.nodes.history import (
 )
 from headrace.sim.nodes.model import Batch, is_part_of, span_of
 from headrace.sim.nodes.ownership import Ownership
-from headrace.sim.nodes.promises import Promises
 from headrace.sim.nodes.repeats import Repeats
 from headrace.sim.nodes.witness import Witness
+from headrace.sim.promises import Promises
 from headrace.sim.violation import SimViolationError
 from headrace.wire.batches import decode_batch_header, split_batches, verify_batch
 from headrace.wire.codec import decode_exactly
@@ -65,7 +65,7 @@ class Checkers:
         """
         self.ages = Ages(tolerance, now)
         self._is_waiting = is_waiting
-        self.promises = Promises()
+        self.promises: Promises[Incarnation] = Promises(Incarnation)
         self.witness = Witness()
         self.ownership = Ownership()
         self.repeats = Repeats()
