@@ -16,6 +16,11 @@ def _id_of(each: str | Path) -> str:
 SHOWN = [(name, path) for path in FILES for name in bugs_shown(path)]
 
 
+def test_every_bug_is_shown_by_a_scenario() -> None:
+    shown = dict(SHOWN)
+    assert [name for name in BUGS if name not in shown] == []
+
+
 def test_every_name_in_a_scenario_is_that_of_a_bug() -> None:
     assert [(name, path) for name, path in SHOWN if name not in BUGS] == []
 
