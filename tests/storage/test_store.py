@@ -14,6 +14,7 @@ from headrace.ports.disk import (
 from headrace.ports.machine import Artifact
 from headrace.ports.recovered import GroupCheckpoint, ViewState
 from headrace.storage.checkpoint import decode_checkpoint
+from headrace.storage.checkpointing import UnreadableError
 from headrace.storage.store import Store
 from headrace.wire.errors import Code
 from headrace.wire.replica.prepares import PREPARE
@@ -160,6 +161,43 @@ def test_a_checkpoint_without_space_is_tried_again() -> None:
     disk.settle(store)
     assert store.checkpointed == number
     assert not store.is_checkpointing
+
+
+def test_a_newer_checkpoint_replaces_one_without_space() -> None:
+    store, disk = started(config())
+    write(store, disk, 1, 1, 2)
+    disk.is_full = True
+    store.begin_checkpoint([group_at(1, 1)], lambda *_: None)
+    disk.settle(store)
+    disk.is_full = False
+    number = store.begin_checkpoint([group_at(1, 2)], lambda *_: None)
+    assert store.probes.counts["checkpoint: a newer one replaces one without space"] == 1
+    disk.settle(store)
+    assert store.checkpointed == number, "it does not wait until the older one is tried again"
+    (group,) = opened(config(), disk.files()).groups
+    assert group.checkpoint == group_at(1, 2)
+
+
+def test_a_file_with_an_op_that_cannot_be_read_stays() -> None:
+    """What only the journal holds is not freed: an acknowledged op would be gone."""
+    made = config(files=4, file_bytes=8192)
+    store, disk = started(made)
+    write(store, disk, 2, 1)
+    ops = 0
+    while not store.wants_checkpoint:
+        ops += 1
+        write(store, disk, 1, ops, body=bytes(500))
+
+    def unreadable(group: int, op: int) -> None:
+        raise UnreadableError(group, op)
+
+    store.begin_checkpoint([group_at(1, ops, bytes(500))], unreadable)
+    disk.settle(store)
+    assert store.probes.counts["checkpoint: a file stays for what cannot be read"] == 1
+    assert [finding.kind for finding in store.take_findings()] == ["full"]
+    recovered = opened(made, disk.files()).groups
+    assert [each.checkpoint is None for each in recovered] == [False, True]
+    assert [entry.header.op for entry in recovered[1].entries] == [1]
 
 
 def test_a_checkpoint_asked_for_meanwhile_comes_next() -> None:

@@ -1,6 +1,15 @@
 """Marks that every long run must reach; a run of 500 seeds that misses one has lost its reach."""
 
 PROBES_WANTED = (
+    "frame.foreign",
+    "frame.refused",
+    "frame.stale",
+    "normal.backup_without_room",
+    "normal.waits_for_room",
+    "repair.op_fetched",
+    "repair.without_room",
+    "superblock: a synced record is named",
+    "view_change.without_room",
     "view_change.started",
     "view_change.completed",
     "view_change.merged_by_nacks",

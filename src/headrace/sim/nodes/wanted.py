@@ -1,6 +1,13 @@
 """Marks that a long run of whole nodes must reach; one that misses some has lost its reach."""
 
 PROBES_WANTED = (
+    "frame.no_such_group",
+    "frame.other_incarnation",
+    "journal: a sync is forced",
+    "partition.fenced",
+    "partition.read_overtaken",
+    "partitions.doubted",
+    "time.noted",
     "clearing.checkpoint",
     "data.checkpointed",
     "dedup.number_used_anew",
