@@ -268,13 +268,8 @@ INTERNAL_SAMPLES: list[tuple[Codec[Any], Any]] = [
         internal.CREATE_TOPIC_WITH_ASSIGNMENTS,
         internal.CreateTopicWithAssignments(SAMPLES[302][0], OPTIONS, ASSIGNMENTS),
     ),
-    (
-        internal.CREATE_PARTITIONS_WITH_ASSIGNMENTS,
-        internal.CreatePartitionsWithAssignments(SAMPLES[402][0], ASSIGNMENTS),
-    ),
     (internal.REMOVE_GROUP_MEMBER, internal.RemoveGroupMember(1)),
     (internal.COMPLETE_REVOCATION, internal.CompleteRevocation("shop", 1, 2, 3, 4)),
-    (internal.TRUNCATE_PARTITION, internal.TruncatePartition("shop", 1, 2, 3)),
     (internal.JOIN_GROUP_AS, internal.JoinGroupAs(SAMPLES[604][0], 1, (0, 2))),
     (internal.LEAVE_GROUP_AS, internal.LeaveGroupAs(SAMPLES[605][0], 1)),
     (internal.CREATE_TOKEN_HASHED, internal.CreateTokenHashed(1, "ci", 2, "0af" * 21 + "9")),

@@ -27,9 +27,7 @@ from headrace.wire.commands.groups import (
     LeaveGroup,
 )
 from headrace.wire.commands.topics import (
-    CREATE_PARTITIONS_BODY,
     CREATE_TOPIC_BODY,
-    CreatePartitions,
     CreateTopic,
 )
 from headrace.wire.errors import DecodeError
@@ -55,13 +53,6 @@ class CreateTopicWithAssignments(msgspec.Struct, frozen=True):
     assignments: tuple[PartitionAssignment, ...]
 
 
-class CreatePartitionsWithAssignments(msgspec.Struct, frozen=True):
-    """CreatePartitions with the ids of the new ones."""
-
-    request: CreatePartitions
-    assignments: tuple[PartitionAssignment, ...]
-
-
 class RemoveGroupMember(msgspec.Struct, frozen=True):
     """Takes a client out of all its groups."""
 
@@ -76,15 +67,6 @@ class CompleteRevocation(msgspec.Struct, frozen=True):
     group_id: int
     source_client: int
     partition_id: int
-
-
-class TruncatePartition(msgspec.Struct, frozen=True):
-    """Drops what lies at or below an offset: a DeleteSegments whose count was resolved."""
-
-    stream: Identifier
-    topic: Identifier
-    partition_id: int
-    up_to_offset: int
 
 
 class JoinGroupAs(msgspec.Struct, frozen=True):
@@ -199,11 +181,6 @@ CREATE_TOPIC_WITH_ASSIGNMENTS = Record(
     derived=SIZED_OPTIONS,
     assignments=_ASSIGNMENTS,
 )
-CREATE_PARTITIONS_WITH_ASSIGNMENTS = Record(
-    CreatePartitionsWithAssignments,
-    request=Sized(CREATE_PARTITIONS_BODY),
-    assignments=_ASSIGNMENTS,
-)
 REMOVE_GROUP_MEMBER = Record(RemoveGroupMember, client=U128)
 COMPLETE_REVOCATION = Record(
     CompleteRevocation,
@@ -212,9 +189,6 @@ COMPLETE_REVOCATION = Record(
     group_id=U64,
     source_client=U128,
     partition_id=U32,
-)
-TRUNCATE_PARTITION = Record(
-    TruncatePartition, stream=IDENTIFIER, topic=IDENTIFIER, partition_id=U32, up_to_offset=U64
 )
 JOIN_GROUP_AS = Record(
     JoinGroupAs, request=JOIN_GROUP_BODY, client=U128, in_flight=Counted(U32, U32)
