@@ -3,6 +3,7 @@ import pytest
 from headrace.groups.roster import may_poll, owns
 from headrace.metadata import group_changes
 from headrace.metadata.reads import memberships_of, sync_group
+from headrace.metadata.target import live_group_ids
 from headrace.wire.commands.clients import Membership
 from headrace.wire.commands.groups import Assignment, SyncGroup
 from headrace.wire.errors import Code
@@ -150,16 +151,16 @@ def test_names_and_number_of_groups_are_bounded(
 
 def test_live_groups_follow_the_revision(stage: Stage) -> None:
     first = stage.topic().namespace(0)
-    assert stage.machine.live_group_ids(first) == (0,)
+    assert live_group_ids(stage.machine.state, first) == (0,)
     before = stage.machine.revision
     stage.create_group(name="audit")
     assert stage.machine.revision > before
     stage.delete_group("shop", "orders", "billing")
-    assert stage.machine.live_group_ids(first) == (1,)
+    assert live_group_ids(stage.machine.state, first) == (1,)
     stage.delete_topic("shop", "orders")
-    assert stage.machine.live_group_ids(first) == ()
+    assert live_group_ids(stage.machine.state, first) == ()
     stage.delete_stream("shop")
-    assert stage.machine.live_group_ids(first) == ()
+    assert live_group_ids(stage.machine.state, first) == ()
 
 
 def test_a_deleted_group_forgets_its_members(stage: Stage) -> None:

@@ -11,20 +11,15 @@ import struct
 from collections.abc import Iterable, Sequence
 
 from headrace.base.checksum import xxh3_64
-from headrace.base.ids import GroupId
 from headrace.metadata.access import check_session
 from headrace.metadata.applied import NOTED, Applied
 from headrace.metadata.group_changes import leave_all
 from headrace.metadata.operations import CHANGES
 from headrace.metadata.snapshot import Progress, read_snapshot, write_snapshot
-from headrace.metadata.state import State, TopicKey
+from headrace.metadata.state import State
 from headrace.metadata.target import (
-    PartitionTarget,
     Target,
     TargetView,
-    live_group_ids,
-    partitions_of,
-    topic_keys,
 )
 from headrace.ports.machine import Artifact, Piece
 from headrace.ports.network import Buffer
@@ -145,18 +140,6 @@ class MetadataMachine:
     def target(self) -> Target:
         """Give what the partitions must be, and at which revision."""
         return self._view.target()
-
-    def topic_keys(self) -> list[TopicKey]:
-        """Return all topics, in ascending order."""
-        return topic_keys(self.state)
-
-    def partitions_of(self, key: TopicKey) -> tuple[PartitionTarget, ...]:
-        """Return the partitions of a topic as they must be; none if the topic is gone."""
-        return partitions_of(self.state, key)
-
-    def live_group_ids(self, namespace: GroupId) -> tuple[int, ...]:
-        """Give the consumer groups of a partition's topic; offsets of others may go."""
-        return live_group_ids(self.state, namespace)
 
     def _reply_to(self, header: PrepareHeader, body: Buffer) -> bytes:
         if header.operation in (Operation.DISCONNECT, Operation.LOGOUT):

@@ -222,8 +222,3 @@ class PartitionLog:
         """Give the segment with the first batch that was stamped at or after a time, if any."""
         index = bisect_left(self.segments, timestamp, key=_NEWEST_STAMP)
         return self.segments[index] if index < len(self.segments) else None
-
-    def following(self, segment: Segment) -> Segment | None:
-        """Give the next segment."""
-        index = bisect_right(self.segments, segment.base_offset, key=_BASE_OFFSET)
-        return self.segments[index] if index < len(self.segments) else None

@@ -28,13 +28,6 @@ class Piece:
         return self.position + self.length
 
 
-class Place(msgspec.Struct, frozen=True):
-    """Where a batch begins: its first offset, and its position in the file."""
-
-    offset: int
-    position: int
-
-
 class Mark(msgspec.Struct, frozen=True):
     """Where a batch begins, its stamp, and the chain of its piece before it."""
 

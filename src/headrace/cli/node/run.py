@@ -16,7 +16,6 @@ import click
 from headrace.cli.exits import CommandError, Exit
 
 CONFIG_MODULE = "headrace.server.config.load"
-LINES_MODULE = "headrace.server.lines"
 BOOTSTRAP_MODULE = "headrace.server.bootstrap"
 THROWAWAY_MODULE = "headrace.server.throwaway"
 
