@@ -20,6 +20,7 @@ from headrace.vsr.events import (
     PrepareDurable,
     PrimaryBeat,
     RequestReceived,
+    RoomMade,
 )
 from headrace.vsr.log import Entry
 from headrace.vsr.recovery import hear_of_view
@@ -500,7 +501,7 @@ def _drain_queue(state: State) -> None:
         _forget_queued(state, state.queue.popleft()[0])
 
 
-def on_room(state: State) -> None:
+def on_room(state: State, _: RoomMade) -> None:
     """Try again what found no room."""
     if state.is_short:
         _drain_queue(state)

@@ -75,29 +75,6 @@ class Replica:
         self.state = State(options, machine, table, prng, shared)
         self._checkpoint: GroupCheckpoint | None = None
         self._kept: dict[int, Entry] = {}
-        self._handlers: dict[type, Callable[[Any], None]] = {
-            RequestReceived: self._on_request,
-            OwnOp: self._on_own,
-            RoomMade: self._on_room,
-            TailSettled: self._on_settled,
-            PieceRead: self._on_piece_read,
-            FrameReceived: self._on_frame,
-            PrepareDurable: self._on_prepare_durable,
-            ViewDurable: self._on_view_durable,
-            TimerFired: self._on_timer,
-            PrimarySilent: self._on_primary_silent,
-            PrimaryBeat: self._on_beat,
-            EntryRead: self._on_entry_read,
-            CheckpointDone: self._on_checkpoint_done,
-        }
-        self._timers: dict[Timer, Callable[[State], None]] = {
-            Timer.RETRANSMIT: normal.on_retransmit_timer,
-            Timer.VIEW_CHANGE_RESEND: view_change.on_view_change_resend_timer,
-            Timer.VIEW_CHANGE_STATUS: view_change.on_view_change_status_timer,
-            Timer.PROBE: _on_probe_timer,
-            Timer.REPAIR: repair.on_repair_timer,
-            Timer.TRANSFER: transfer.on_transfer_timer,
-        }
 
     # What others may look at: the simulator's checkers, statistics, cluster metadata.
 
@@ -222,7 +199,7 @@ class Replica:
 
     def step(self, event: GroupEvent) -> list[GroupEffect]:
         """Take one event; return what must now happen, in order."""
-        self._handlers[type(event)](event)
+        _EVENTS[type(event)](self.state, event)
         transfer.start_if_wanted(self.state)
         return self._take()
 
@@ -303,62 +280,6 @@ class Replica:
         entry = self._kept.get(op)
         return None if entry is None else (entry.data, entry.body)
 
-    def _on_request(self, event: RequestReceived) -> None:
-        normal.on_request(self.state, event)
-
-    def _on_own(self, event: OwnOp) -> None:
-        normal.on_own(self.state, event)
-
-    def _on_room(self, event: RoomMade) -> None:
-        normal.on_room(self.state)
-
-    def _on_settled(self, _: TailSettled) -> None:
-        if self.state.is_tail_lost:
-            self.state.is_tail_lost = False
-            self.state.persist_view()
-
-    def _on_piece_read(self, event: PieceRead) -> None:
-        transfer.on_piece_read(self.state, event)
-
-    def _on_frame(self, event: FrameReceived) -> None:
-        _FRAMES[event.kind](self.state, event)
-
-    def _on_prepare_durable(self, event: PrepareDurable) -> None:
-        normal.on_prepare_durable(self.state, event)
-
-    def _on_view_durable(self, event: ViewDurable) -> None:
-        state = self.state
-        state.durable_view = (event.view, event.log_view)
-        if state.durable_view == (state.view, state.log_view):
-            state.out += state.held
-            state.held.clear()
-
-    def _on_timer(self, event: TimerFired) -> None:
-        self._timers[event.timer](self.state)
-
-    def _on_primary_silent(self, event: PrimarySilent) -> None:
-        view_change.on_primary_silent(self.state)
-
-    def _on_beat(self, event: PrimaryBeat) -> None:
-        state = self.state
-        if event.view < state.view and state.is_primary:
-            view_change.send_start_view(state, event.sender, 0)  # It leads a view that is over.
-        else:
-            normal.on_beat(state, event)
-
-    def _on_entry_read(self, event: EntryRead) -> None:
-        repair.on_entry_read(self.state, event)
-
-    def _on_checkpoint_done(self, event: CheckpointDone) -> None:
-        state = self.state
-        if not state.is_installing:
-            return
-        state.is_installing = False
-        state.durable = max(state.durable, state.commit_min)
-        normal.advance_durable(state)
-        normal.apply_committed(state)
-        repair.start_repair(state, state.primary)
-
 
 def _restore(state: State, recovered: RecoveredGroup) -> None:
     """Take up the log, the view and the state as the disk remembers them."""
@@ -402,6 +323,44 @@ def _restore(state: State, recovered: RecoveredGroup) -> None:
 def _on_probe_timer(state: State) -> None:
     if recovery.on_probe_timer(state):
         view_change.start_view_change(state, max(state.view, state.newer_view) + 1)
+
+
+def _on_timer(state: State, event: TimerFired) -> None:
+    _TIMERS[event.timer](state)
+
+
+def _on_frame(state: State, event: FrameReceived) -> None:
+    _FRAMES[event.kind](state, event)
+
+
+def _on_settled(state: State, _: TailSettled) -> None:
+    if state.is_tail_lost:
+        state.is_tail_lost = False
+        state.persist_view()
+
+
+def _on_view_durable(state: State, event: ViewDurable) -> None:
+    state.durable_view = (event.view, event.log_view)
+    if state.durable_view == (state.view, state.log_view):
+        state.out += state.held
+        state.held.clear()
+
+
+def _on_beat(state: State, event: PrimaryBeat) -> None:
+    if event.view < state.view and state.is_primary:
+        view_change.send_start_view(state, event.sender, 0)  # It leads a view that is over.
+    else:
+        normal.on_beat(state, event)
+
+
+def _on_checkpoint_done(state: State, _: CheckpointDone) -> None:
+    if not state.is_installing:
+        return
+    state.is_installing = False
+    state.durable = max(state.durable, state.commit_min)
+    normal.advance_durable(state)
+    normal.apply_committed(state)
+    repair.start_repair(state, state.primary)
 
 
 def _body(event: FrameReceived) -> bytes:
@@ -456,6 +415,31 @@ def _on_prepare(state: State, event: FrameReceived) -> None:
     assert isinstance(event.header, PrepareHeader)
     normal.on_prepare(state, event.sender, event.header, event.frame)
 
+
+_EVENTS: dict[type, Callable[[State, Any], None]] = {
+    RequestReceived: normal.on_request,
+    OwnOp: normal.on_own,
+    RoomMade: normal.on_room,
+    TailSettled: _on_settled,
+    PieceRead: transfer.on_piece_read,
+    FrameReceived: _on_frame,
+    PrepareDurable: normal.on_prepare_durable,
+    ViewDurable: _on_view_durable,
+    TimerFired: _on_timer,
+    PrimarySilent: view_change.on_primary_silent,
+    PrimaryBeat: _on_beat,
+    EntryRead: repair.on_entry_read,
+    CheckpointDone: _on_checkpoint_done,
+}
+
+_TIMERS: dict[Timer, Callable[[State], None]] = {
+    Timer.RETRANSMIT: normal.on_retransmit_timer,
+    Timer.VIEW_CHANGE_RESEND: view_change.on_view_change_resend_timer,
+    Timer.VIEW_CHANGE_STATUS: view_change.on_view_change_status_timer,
+    Timer.PROBE: _on_probe_timer,
+    Timer.REPAIR: repair.on_repair_timer,
+    Timer.TRANSFER: transfer.on_transfer_timer,
+}
 
 _FRAMES: dict[FrameKind, _Handler] = {
     FrameKind.PREPARE: _on_prepare,

@@ -10,7 +10,7 @@ A vote and an announcement leave only once the journal will remember the view th
 from typing import TYPE_CHECKING
 
 from headrace.base.limits import HEADER_BYTES, PIPELINE_OPS_MAX
-from headrace.vsr.events import JournalPrepare, JournalTruncate
+from headrace.vsr.events import JournalPrepare, JournalTruncate, PrimarySilent
 from headrace.vsr.lease import is_bound
 from headrace.vsr.log import Entry, Log
 from headrace.vsr.merge import Decision, Merged, Vote, merge
@@ -454,7 +454,7 @@ def on_view_change_status_timer(state: State) -> None:
         start_view_change(state, state.view + 1)
 
 
-def on_primary_silent(state: State) -> None:
+def on_primary_silent(state: State, _: PrimarySilent) -> None:
     """Suspect the primary; if a later view is known, ask for that instead (VS-14)."""
     if state.status != Status.NORMAL or state.primary == state.options.replica:
         return
