@@ -344,7 +344,11 @@ _REPAIR = (
     bug(
         "transfer_acknowledged_at_once",
         "The state is installed, so all of it can be acknowledged.",
-        Edit(transfer._install, "state.is_installing = True", "state.durable = commit"),
+        Edit(
+            transfer._install,
+            "state.move_transfer(Transfer.INSTALLING)",
+            "state.durable = commit\n    state.move_transfer(Transfer.NONE)",
+        ),
         is_stall=True,
     ),
     bug(

@@ -26,7 +26,7 @@ from headrace.vsr.log import Entry
 from headrace.vsr.recovery import hear_of_view
 from headrace.vsr.repair import fill, has_room, start_repair
 from headrace.vsr.sessions import ClientTable
-from headrace.vsr.state import State, Status
+from headrace.vsr.state import State, Status, Transfer
 from headrace.vsr.timeouts import Timer
 from headrace.wire.errors import Code, CorruptError, RefusedError
 from headrace.wire.evictions import EvictionReason, encode_eviction
@@ -327,7 +327,7 @@ def on_prepare_durable(state: State, event: PrepareDurable) -> None:
 
 def advance_durable(state: State) -> None:
     """Move the point up to which everything may be acknowledged."""
-    if state.is_installing:
+    if state.transfer == Transfer.INSTALLING:
         return
     before = state.durable
     while (
@@ -418,7 +418,7 @@ def advance_commit(state: State, commit: int) -> None:
 
 def apply_committed(state: State) -> None:
     """Apply committed ops in order, as far as they are here and hang together."""
-    if state.status != Status.NORMAL or state.is_installing or state.is_halted:
+    if state.status != Status.NORMAL or state.transfer == Transfer.INSTALLING or state.is_halted:
         return
     while state.commit_min < min(state.commit_max, state.log.head):
         op = state.commit_min + 1

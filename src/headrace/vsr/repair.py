@@ -11,7 +11,7 @@ from headrace.ports.network import Buffer
 from headrace.vsr.events import EntryRead, JournalPrepare, ReadEntry
 from headrace.vsr.fetched import FetchedOp
 from headrace.vsr.log import Entry, Log
-from headrace.vsr.state import State, Status
+from headrace.vsr.state import State, Status, Transfer
 from headrace.vsr.timeouts import Timer
 from headrace.wire.layout import KIND_OFFSET, VIEW
 from headrace.wire.numbers import FrameKind
@@ -66,7 +66,7 @@ def _request_missing(state: State, source: int) -> bool:
         and log.linked - state.commit_min - 1 > state.options.repair_ops_max
     ):
         # The chain is followed from the top, so all of it would have to fit the journal first.
-        state.wants_transfer = True
+        want_transfer(state)
     if source == state.options.replica:
         source = state.prng.choice(state.others)
     state.repair_nonce = state.prng.u64()
@@ -86,6 +86,12 @@ def _request_missing(state: State, source: int) -> bool:
         ),
     )
     return True
+
+
+def want_transfer(state: State) -> None:
+    """Have the state pulled when the step ends, unless a transfer is under way."""
+    if state.transfer == Transfer.NONE:
+        state.move_transfer(Transfer.WANTED)
 
 
 def missing_range(state: State) -> tuple[int, int] | None:

@@ -30,7 +30,7 @@ from headrace.vsr.events import (
     ViewDurable,
 )
 from headrace.vsr.log import Entry
-from headrace.vsr.state import GroupOptions, Shared, State, Status
+from headrace.vsr.state import GroupOptions, Shared, State, Status, Transfer
 from headrace.vsr.timeouts import Timer
 from headrace.wire.numbers import FrameKind
 from headrace.wire.replica.heartbeats import GroupBeat
@@ -354,9 +354,9 @@ def _on_beat(state: State, event: PrimaryBeat) -> None:
 
 
 def _on_checkpoint_done(state: State, _: CheckpointDone) -> None:
-    if not state.is_installing:
+    if state.transfer != Transfer.INSTALLING:
         return
-    state.is_installing = False
+    state.move_transfer(Transfer.NONE)
     state.durable = max(state.durable, state.commit_min)
     normal.advance_durable(state)
     normal.apply_committed(state)
@@ -376,7 +376,7 @@ def _on_repair_prepare(state: State, event: FrameReceived) -> None:
         return
     if state.parked is None and not repair.has_room(state, header, body):
         state.probes.hit("repair.without_room")
-        state.wants_transfer = True
+        repair.want_transfer(state)
         return
     data = repair.header_of(event.frame)
     is_of_view = (

@@ -51,6 +51,32 @@ class Status(IntEnum):
     RECOVERING = 2
 
 
+# A replica is normal again only in a view that was decided, and it recovers only when it starts.
+STATUS_CHANGES = {
+    Status.NORMAL: (Status.NORMAL, Status.VIEW_CHANGE),
+    Status.VIEW_CHANGE: (Status.NORMAL, Status.VIEW_CHANGE),
+    Status.RECOVERING: (Status.NORMAL, Status.VIEW_CHANGE),
+}
+
+
+class Transfer(IntEnum):
+    """How far a replica is with the state of its primary."""
+
+    NONE = 0
+    WANTED = 1  # repair alone is not enough; decided when the step ends
+    PULLING = 2  # the manifest or a chunk was requested
+    INSTALLING = 3  # installed, and the checkpoint that holds it is not durable yet
+
+
+# The next transfer starts after the checkpoint of the last one: its end is told without a name.
+TRANSFER_CHANGES = {
+    Transfer.NONE: (Transfer.WANTED, Transfer.PULLING),
+    Transfer.WANTED: (Transfer.NONE, Transfer.PULLING),
+    Transfer.PULLING: (Transfer.NONE, Transfer.INSTALLING),
+    Transfer.INSTALLING: (Transfer.NONE,),
+}
+
+
 class GroupOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What does not change while a replica lives."""
 
@@ -206,8 +232,7 @@ class State:
         self.offers: dict[int, Offer] = {}  # by the nonce of who pulls
         self.sending: dict[int, tuple[int, RequestStateChunkHeader]] = {}  # by token of a read
         self.pull: Pull | None = None
-        self.wants_transfer = False  # repair alone will not do
-        self.is_installing = False  # an installed state is not durable yet
+        self.transfer = Transfer.NONE
         self.attempts: dict[Timer, int] = {}
         self.out: list[GroupEffect] = []
 
@@ -230,6 +255,16 @@ class State:
     def others(self) -> list[int]:
         """Everybody else."""
         return [each for each in range(self.replicas) if each != self.options.replica]
+
+    def become(self, status: Status) -> None:
+        """Change the status."""
+        assert status in STATUS_CHANGES[self.status], "no replica returns to its recovery"
+        self.status = status
+
+    def move_transfer(self, phase: Transfer) -> None:
+        """Change the phase of the transfer."""
+        assert phase in TRANSFER_CHANGES[self.transfer], "transfers do not overlap"
+        self.transfer = phase
 
     def send(self, replica: int, layout: Layout[H], header: H, body: bytes = b"") -> None:
         """Send a frame, once the journal remembers the view that it speaks for."""

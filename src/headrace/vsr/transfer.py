@@ -15,7 +15,7 @@ from headrace.ports.machine import Artifact, Piece
 from headrace.vsr.events import PieceRead, ReadPiece, TakeCheckpoint
 from headrace.vsr.log import Entry, Log
 from headrace.vsr.repair import link, start_repair, stop_repair
-from headrace.vsr.state import State, Status
+from headrace.vsr.state import State, Status, Transfer
 from headrace.vsr.timeouts import Timer
 from headrace.vsr.transfer_session import CLIENT_TABLE, COMMIT_HEADER, Offer, Pull, describe
 from headrace.wire.errors import CorruptError, RemoteError
@@ -40,25 +40,28 @@ _READS_MAX = 16
 
 def on_range_evicted(state: State, sender: int, header: RangeEvictedHeader) -> None:
     """Pull the state, when the primary itself no longer holds what we miss."""
-    if header.nonce != state.repair_nonce or state.repairing is None or state.pull is not None:
+    if header.nonce != state.repair_nonce or state.repairing is None:
         return
     state.probes.hit("repair.range_evicted")
+    if state.transfer == Transfer.INSTALLING:
+        return  # It is repeated when the repair goes on, after the checkpoint.
     if state.status == Status.NORMAL and sender == state.primary:
         _start_pull(state)
 
 
 def start_if_wanted(state: State) -> None:
     """Pull the state, when repair has found that it alone will not do."""
-    if not state.wants_transfer:
+    if state.transfer != Transfer.WANTED:
         return
-    state.wants_transfer = False
-    is_backup = state.status == Status.NORMAL and state.primary != state.options.replica
-    if is_backup and state.pull is None and not state.is_installing:
+    if state.status == Status.NORMAL and state.primary != state.options.replica:
         _start_pull(state)
+    else:
+        state.move_transfer(Transfer.NONE)
 
 
 def _start_pull(state: State) -> None:
     stop_repair(state)
+    state.move_transfer(Transfer.PULLING)
     state.pull = Pull(state.primary, state.prng.u64(), state.view)
     _ask(state)
     state.start_timer(Timer.TRANSFER, state.options.timeouts.transfer_retry_interval)
@@ -66,8 +69,9 @@ def _start_pull(state: State) -> None:
 
 def abandon_pull(state: State) -> None:
     """Forget a transfer that is under way."""
-    if state.pull is not None:
+    if state.transfer == Transfer.PULLING:
         state.pull = None
+        state.move_transfer(Transfer.NONE)
         state.stop_timer(Timer.TRANSFER)
 
 
@@ -78,6 +82,7 @@ def on_transfer_timer(state: State) -> None:
     if state.attempts.get(Timer.TRANSFER, 0) >= _ATTEMPTS_MAX:
         state.probes.hit("transfer.given_up")
         state.pull = None
+        state.move_transfer(Transfer.NONE)
         start_repair(state, state.primary)
         return
     _ask(state)
@@ -255,13 +260,13 @@ def _go_on(state: State) -> None:
     if pull.missing() is not None:
         _ask(state)
         return
-    artifacts = pull.artifacts()
-    commit = pull.commit
-    abandon_pull(state)
+    state.pull = None
+    state.stop_timer(Timer.TRANSFER)
     try:
-        _install(state, commit, artifacts or ())
+        _install(state, pull.commit, pull.artifacts() or ())
     except (CorruptError, RemoteError):
         state.probes.hit("transfer.refused")
+        state.move_transfer(Transfer.NONE)
         start_repair(state, state.primary)
 
 
@@ -295,7 +300,7 @@ def _install(state: State, commit: int, artifacts: tuple[Piece, ...]) -> None:
         raise
     state.probes.hit("transfer.completed")
     _move_commit(state, Entry(header, None, data=header_piece.data))
-    state.is_installing = True
+    state.move_transfer(Transfer.INSTALLING)
     state.out.append(TakeCheckpoint())
 
 

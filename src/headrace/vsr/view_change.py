@@ -49,7 +49,7 @@ def start_view_change(state: State, view: int) -> None:
     state.probes.hit("view_change.started")
     _leave(state)
     state.view = view
-    state.status = Status.VIEW_CHANGE
+    state.become(Status.VIEW_CHANGE)
     state.persist_view()
     timeouts = state.options.timeouts
     state.start_timer(Timer.VIEW_CHANGE_RESEND, timeouts.view_change_retransmit_interval)
@@ -322,7 +322,7 @@ def _lower_durable(state: State, old: Log, log: Log) -> None:
 
 def _enter(state: State, commit: int) -> None:
     """Be normal in the view whose log was installed."""
-    state.status = Status.NORMAL
+    state.become(Status.NORMAL)
     state.log_view = state.view
     state.is_suspect = False
     state.is_wiped = False
