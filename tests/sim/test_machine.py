@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.ports.machine import Artifact
-from headrace.sim.machine import RECORDS, AppendMachine, WatchedMachine, encode_append
+from headrace.sim.machine import RECORDS, AppendMachine, encode_append
 from headrace.wire.errors import Code
 from headrace.wire.numbers import Operation
 from headrace.wire.replica.prepares import PrepareHeader
@@ -73,17 +73,3 @@ def test_a_wrong_key_table_shows_in_the_hash() -> None:
     append(machine, 9)
     append(other, 9)
     assert machine.state_hash() != other.state_hash()
-
-
-def test_a_watched_machine_tells_what_it_applied() -> None:
-    told: list[object] = []
-    machine = WatchedMachine(
-        AppendMachine(), lambda *applied: told.append(applied), lambda: told.append("installed")
-    )
-    header = PrepareHeader(op=1, operation=Operation.CREATE_STREAM)
-    body = encode_append(b"k", b"v")
-    reply = machine.apply(header, body)
-    assert told == [(header, body, reply, machine.state_hash())]
-    machine.install(machine.checkpoint())
-    assert told[1:] == ["installed"]
-    assert machine.export() == machine.checkpoint()

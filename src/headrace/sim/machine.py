@@ -9,10 +9,10 @@ Invariants: offsets start at 0 and rise by one; a record's hash covers all recor
 """
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from headrace.base.checksum import xxh3_64
-from headrace.ports.machine import Artifact, Piece, StateMachine
+from headrace.ports.machine import Artifact, Piece
 from headrace.ports.network import Buffer
 from headrace.wire.errors import Code
 from headrace.wire.numbers import Operation
@@ -147,52 +147,3 @@ class AppendMachine:
             self._keys[table[position : position + key_bytes]] = offset
             position += key_bytes
         assert position == len(table)
-
-
-Watcher = Callable[[PrepareHeader, bytes, bytes, int], None]
-
-
-class WatchedMachine:
-    """A machine that tells what it applied: header, body, reply and the hash that came of it."""
-
-    def __init__(
-        self, machine: StateMachine, watcher: Watcher, installed: Callable[[], None]
-    ) -> None:
-        self.machine = machine
-        self._watcher = watcher
-        self._installed = installed
-
-    def prepare(self, header: RequestHeader, body: Buffer, timestamp: int) -> Buffer:
-        """Ask the machine."""
-        return self.machine.prepare(header, body, timestamp)
-
-    def foresee(self, ops: Iterable[tuple[PrepareHeader, Buffer]]) -> None:
-        """Tell the machine."""
-        self.machine.foresee(ops)
-
-    def admits(self, header: PrepareHeader, body: Buffer) -> bool:
-        """Ask the machine."""
-        return self.machine.admits(header, body)
-
-    def apply(self, header: PrepareHeader, body: Buffer) -> bytes:
-        """Apply, and tell."""
-        reply = self.machine.apply(header, body)
-        self._watcher(header, bytes(body), reply, self.machine.state_hash())
-        return reply
-
-    def state_hash(self) -> int:
-        """Ask the machine."""
-        return self.machine.state_hash()
-
-    def export(self) -> tuple[Piece, ...]:
-        """Ask the machine."""
-        return self.machine.export()
-
-    def install(self, artifacts: Sequence[Piece]) -> None:
-        """Install, and tell that ops were skipped."""
-        self.machine.install(artifacts)
-        self._installed()
-
-    def checkpoint(self) -> tuple[Artifact, ...]:
-        """Ask the machine."""
-        return self.machine.checkpoint()

@@ -19,12 +19,14 @@ from headrace.sim.groups.clients import Client, Joined
 from headrace.sim.groups.options import Options
 from headrace.sim.groups.product import Product
 from headrace.sim.groups.system import Boot, PlaneRunning, System
-from headrace.sim.machine import AppendMachine, WatchedMachine
+from headrace.sim.machine import AppendMachine
 from headrace.sim.node import Node
 from headrace.sim.product import CLUSTER
 from headrace.sim.software import Carriers, Refused, Wiped
 from headrace.sim.violation import SimViolationError
+from headrace.sim.watched import WatchedMachine
 from headrace.sim.world import World
+from headrace.wire.replica.prepares import PrepareHeader
 
 Host = Node[PlaneRunning]
 
@@ -135,20 +137,18 @@ class Groups:
         )
 
     def _watch(self, node: Host, group: int) -> StateMachine:
-        index, checkers = node.index, self.checkers
-        checkers.made(index, group)
-        life = node.life
+        self.checkers.made(node.index, group)
+        machine = self._machine()
+        watched = WatchedMachine(machine, _Watcher(self, node, group, machine))
+        self._machines[node.index][group] = watched
+        return watched
 
-        def applied(header: object, body: bytes, reply: bytes, state_hash: int) -> None:
-            assert node.life == life, "a machine of an earlier life was used"
-            if self._is_canary and checkers.applied_count > 20:
-                self._is_canary = False
-                reply = bytes(len(reply))
-            checkers.applied(index, header, body, reply, state_hash)  # type: ignore[arg-type]
-
-        machine = WatchedMachine(self._machine(), applied, lambda: checkers.installed(index, group))
-        self._machines[index][group] = machine
-        return machine
+    def spoil(self, reply: bytes) -> bytes:
+        """Return a reply as checkers are told it: once changed, if they are to be proven."""
+        if not (self._is_canary and self.checkers.applied_count > 20):
+            return reply
+        self._is_canary = False
+        return bytes(len(reply))
 
     def booted(self, node: Host) -> None:
         """Check what a node knows at the start of a life."""
@@ -240,6 +240,34 @@ class Groups:
 
     def judge(self) -> None:
         """Do nothing: answers are checked as they come."""
+
+
+class _Watcher:
+    """Tells the checkers what one machine does."""
+
+    def __init__(self, groups: Groups, node: Host, group: int, machine: StateMachine) -> None:
+        self._groups = groups
+        self._node = node
+        self._life = node.life
+        self._group = group
+        self._machine = machine
+
+    def stamped(self, timestamp: int) -> None:
+        """Need not know: stamps are checked as they are applied."""
+
+    def before(self) -> None:
+        """Need not know: a state that was installed is checked by itself."""
+
+    def applied(self, header: PrepareHeader, body: bytes, reply: bytes, before: None) -> None:
+        """Check one application."""
+        assert self._node.life == self._life, "a machine of an earlier life was used"
+        groups = self._groups
+        state_hash = self._machine.state_hash()
+        groups.checkers.applied(self._node.index, header, body, groups.spoil(reply), state_hash)
+
+    def installed(self) -> None:
+        """Have the state compared at the next look."""
+        self._groups.checkers.installed(self._node.index, self._group)
 
 
 def _on_disk(node: Host, effect: DiskEffect) -> None:

@@ -6,9 +6,7 @@ from typing import get_args
 import msgspec
 
 from headrace.base.prng import Prng
-from headrace.metadata.machine import MetadataMachine
 from headrace.metadata.target import PartitionTarget
-from headrace.partitions.machine import PartitionMachine
 from headrace.ports.audit import Audit
 from headrace.ports.credentials import HashPassword, MintToken, VerifyPassword
 from headrace.ports.disk import DiskEvent, FromStore, OnStore
@@ -24,6 +22,7 @@ from headrace.ports.network import (
 from headrace.ports.segments import SegmentEffect
 from headrace.shard.effects import ShardEvent
 from headrace.shard.shard import Shard
+from headrace.shard.watch import Watch
 from headrace.sim.agenda import draw_delay
 from headrace.sim.astray import Astray
 from headrace.sim.cluster import WALL_START, Cluster
@@ -35,19 +34,19 @@ from headrace.sim.nodes.actions import Board
 from headrace.sim.nodes.checkers import METADATA, Checkers
 from headrace.sim.nodes.clients import ROOT, Client, Joined
 from headrace.sim.nodes.ending import Ending, judge_registers
-from headrace.sim.nodes.history import Applied, Incarnation, Reign
+from headrace.sim.nodes.history import Incarnation, Reign
 from headrace.sim.nodes.options import NEVER_IDLE_TICKS, NodeOptions
 from headrace.sim.nodes.product import Product
 from headrace.sim.nodes.running import (
     Host,
     ShardRunning,
     machines_of,
-    owners_of,
     replicas_of,
 )
-from headrace.sim.nodes.watched import WatchedMachine
+from headrace.sim.nodes.watcher import Watcher
 from headrace.sim.software import Carriers, Refused, Wiped
 from headrace.sim.violation import SimViolationError
+from headrace.sim.watched import WatchedMachine
 from headrace.sim.world import World
 from headrace.storage import store as storage
 from headrace.storage.config import journal_name
@@ -68,7 +67,6 @@ class Nodes:
         self.board = Board(options.workload)
         self.clients: list[Client] = []
         self._product = Product(options, (ROOT[0], secrets.hash_of(ROOT[1])))
-        self._is_canary = options.canary
         self.carriers: Carriers[ShardRunning] = {
             OnStore: _on_store,
             SendFrame: self._on_frame,
@@ -183,38 +181,19 @@ class Nodes:
         seeds = (self._cluster.seeds.u64(), self._cluster.seeds.u64())
 
         def make(running: ShardRunning) -> Shard:
-            return self._product.start(node.index, seeds, stores, self._watcher(node, running))
+            return self._product.start(node.index, seeds, stores, self._watch(node, running))
 
         return ShardRunning(stores, make)
 
-    def _watcher(
-        self, host: Host, running: ShardRunning
-    ) -> Callable[[PartitionTarget | None, StateMachine], StateMachine]:
-        life = host.life
-        checkers = self.checkers
-
+    def _watch(self, host: Host, running: ShardRunning) -> Watch:
         def watch(target: PartitionTarget | None, machine: StateMachine) -> StateMachine:
+            checkers = self.checkers
             key = METADATA if target is None else checkers.known(target, running.name_of(target))
-
-            def tell(applied: Applied, partition: PartitionMachine | None) -> None:
-                assert host.life == life, "a machine of an earlier life was used"
-                is_first = self._applied(host, key, applied, partition)
-                if is_first and isinstance(machine, MetadataMachine):
-                    moment = checkers.witness.registers.moment()
-                    checkers.ownership.assigned(applied.header.op, moment, owners_of(machine.state))
-
             return WatchedMachine(
-                machine, lambda: running.table_of(key), tell, checkers.ages.stamped
+                machine, Watcher(checkers, host, running, key, machine, self.options)
             )
 
         return watch
-
-    def _applied(
-        self, host: Host, key: Incarnation, applied: Applied, partition: PartitionMachine | None
-    ) -> bool:
-        if self._is_canary and self.checkers.applied_count > 20 and applied.reply:
-            applied = applied._replace(state_hash=applied.state_hash ^ 1, reply=b"\xff" * 24)
-        return self.checkers.applied(host.index, key, applied, partition)
 
     def booted(self, node: Host) -> None:
         """Take note of a new life."""

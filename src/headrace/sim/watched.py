@@ -1,35 +1,42 @@
-"""A machine that tells what it applied, and what it was before."""
+"""A machine that tells what it applied, and what was before."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
 
-from headrace.partitions.machine import PartitionMachine
 from headrace.ports.machine import Artifact, Piece, StateMachine
 from headrace.ports.network import Buffer
-from headrace.sim.nodes.history import Applied, facts_of
+from headrace.sim.checks import check_all
 from headrace.wire.replica.prepares import PrepareHeader
 from headrace.wire.requests import RequestHeader
+
+
+class Watcher(Protocol):
+    """Who is told."""
+
+    def stamped(self, timestamp: int) -> None:
+        """Take note of the stamp of a request that was prepared."""
+
+    def before(self) -> Any:  # noqa: ANN401  # whatever `applied` is given back
+        """Look at the machine before an op."""
+
+    def applied(self, header: PrepareHeader, body: bytes, reply: bytes, before: Any) -> None:  # noqa: ANN401
+        """Take note of an op, and of what was seen before it."""
+
+    def installed(self) -> None:
+        """Take note that the state was replaced."""
 
 
 class WatchedMachine:
     """Stands between consensus and a machine."""
 
-    def __init__(
-        self,
-        machine: StateMachine,
-        table: Callable[[], int | None],
-        tell: Callable[[Applied, PartitionMachine | None], None],
-        stamped: Callable[[int], None],
-    ) -> None:
+    def __init__(self, machine: StateMachine, watcher: Watcher) -> None:
         self._machine = machine
-        self._partition = machine if isinstance(machine, PartitionMachine) else None
-        self._table = table
-        self._tell = tell
-        self._stamped = stamped
+        self._watcher = watcher
 
     def prepare(self, header: RequestHeader, body: Buffer, timestamp: int) -> Buffer:
         """Ask the machine, and tell of the stamp."""
         prepared = self._machine.prepare(header, body, timestamp)
-        self._stamped(timestamp)
+        self._watcher.stamped(timestamp)
         return prepared
 
     def foresee(self, ops: Iterable[tuple[PrepareHeader, Buffer]]) -> None:
@@ -42,12 +49,9 @@ class WatchedMachine:
 
     def apply(self, header: PrepareHeader, body: Buffer) -> bytes:
         """Apply, and tell."""
-        machine, partition = self._machine, self._partition
-        facts = () if partition is None else facts_of(partition)
-        before, table = (machine.state_hash(), *facts), self._table()
-        reply = machine.apply(header, body)
-        applied = Applied(header, bytes(body), reply, before, table, machine.state_hash())
-        self._tell(applied, partition)
+        before = self._watcher.before()
+        reply = self._machine.apply(header, body)
+        self._watcher.applied(header, bytes(body), reply, before)
         return reply
 
     def state_hash(self) -> int:
@@ -59,9 +63,14 @@ class WatchedMachine:
         return self._machine.export()
 
     def install(self, artifacts: Sequence[Piece]) -> None:
-        """Tell the machine; what it then is shows before its next op."""
+        """Install, and tell that ops were skipped."""
         self._machine.install(artifacts)
+        self._watcher.installed()
 
     def checkpoint(self) -> tuple[Artifact, ...]:
         """Ask the machine."""
         return self._machine.checkpoint()
+
+    def check(self) -> None:
+        """Have the machine check itself, if it can."""
+        check_all((self._machine,))
