@@ -1,6 +1,6 @@
 """What a simulated node runs, and how a workload makes and watches it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -74,6 +74,9 @@ class Running(Protocol):
 
     def faces(self) -> Mapping[Any, GroupFace]:
         """Return its groups."""
+
+    def components(self) -> Iterable[object]:
+        """Return the parts that may check themselves (see `checks`)."""
 
 
 class Wiped(msgspec.Struct, frozen=True):

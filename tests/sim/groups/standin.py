@@ -78,6 +78,9 @@ class StandIn:
     def probes(self) -> Mapping[str, int]:
         return self._probes.counts
 
+    def components(self) -> tuple[object, ...]:
+        return ()
+
     def faces(self) -> Mapping[int, TableFace]:
         return self._groups
 

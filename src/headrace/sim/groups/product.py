@@ -1,7 +1,7 @@
 """The code that ships, as a node of groups alone runs it: one plane on its store."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from headrace.ports.disk import DiskEffect, DiskEvent
 from headrace.ports.network import NetworkEffect, NetworkEvent
@@ -53,6 +53,12 @@ class _Running:
     def faces(self) -> Mapping[int, TableFace]:
         """Return its groups."""
         return self._faces
+
+    def components(self) -> Iterator[object]:
+        """Return the parts that may check themselves."""
+        yield from (self._plane, self._plane.store)
+        for replica in self._plane.groups.values():
+            yield from (replica, replica.machine)
 
 
 class Product:

@@ -1,7 +1,7 @@
 """A whole shard as the world sees it."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from headrace.base.checksum import xxh3_64
 from headrace.base.ids import GroupId, unpack_namespace
@@ -64,6 +64,14 @@ class ShardRunning:
     def faces(self) -> Mapping[Incarnation, Face]:
         """Return its groups."""
         return {key: Face(replica) for key, replica in self.replicas().items()}
+
+    def components(self) -> Iterator[object]:
+        """Return the parts that may check themselves."""
+        planes = (self.shard.metadata.plane, self.shard.data_plane)
+        yield from (self.shard, *planes, *(plane.store for plane in planes))
+        for plane in planes:
+            for replica in plane.groups.values():
+                yield from (replica, replica.machine)
 
     def replicas(self) -> dict[Incarnation, Replica]:
         """Return its groups, as they are."""
