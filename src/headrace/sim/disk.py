@@ -9,6 +9,7 @@ Damage (rot, zeroed sectors, lost and misdirected writes) happens only when aske
 what the newest sync covered: nothing later on the disk could prove that it had been there.
 """
 
+from collections import Counter
 from collections.abc import Callable
 
 import msgspec
@@ -31,13 +32,12 @@ from headrace.ports.disk import (
     Written,
 )
 from headrace.sim.agenda import MILLISECOND, Agenda, exponential
+from headrace.sim.chance import strikes
+from headrace.sim.medium import SECTOR_BYTES, File, put, tear
 
-SECTOR_BYTES = 512
 BLOCK_BYTES = 4096
 SYNC_LATER = 50 * MILLISECOND  # for writes that ask for no sync (O1.2)
 TEMPORARY = ".tmp"
-
-_PER = 1 << 14  # rates are parts of this
 
 
 class DiskOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,16 +55,6 @@ class DiskOptions(msgspec.Struct, frozen=True, kw_only=True):
     tells_all: bool = True  # that a record is written is told even if nobody waits for it
 
 
-class _File:
-    """One file: the page cache's bytes and the medium's."""
-
-    __slots__ = ("cached", "durable")
-
-    def __init__(self, data: bytes = b"") -> None:
-        self.cached = bytearray(data)
-        self.durable = bytearray(data)
-
-
 _Extent = tuple[str, int, bytes]  # file, position, data
 
 
@@ -80,14 +70,14 @@ class Disk:
         fail: Callable[[], None],
     ) -> None:
         self.options = options
-        self.events: dict[str, int] = {}
+        self.events: Counter[str] = Counter()
         self.is_full = False  # nothing can be allocated or replaced (ENOSPC)
         self.journal_name: Callable[[int], str] = "journal-{}".format
         self._prng = prng
         self._agenda = agenda
         self._answer = answer
         self._fail = fail
-        self._files: dict[str, _File] = {}
+        self._files: dict[str, File] = {}
         self._life = 0  # completions of an earlier life of the node are void
         self._reset()
         self._fresh: list[_Extent] = []  # what the newest sync covered
@@ -109,7 +99,7 @@ class Disk:
         self._written = 0
         self._doing: dict[int, DiskEffect] = {}
         self._doing_next = 0
-        self._unlinked: dict[str, _File] = {}
+        self._unlinked: dict[str, File] = {}
 
     # What a node sees
 
@@ -119,12 +109,12 @@ class Disk:
         self._reset()
         self._fresh, self._doubtful, self._rotten = [], [], {}
         self._is_damaged = False
-        self._files = {name: _File(data) for name, data in sorted(files.items())}
+        self._files = {name: File(data) for name, data in sorted(files.items())}
 
     def open(self) -> dict[str, bytes]:
         """Give what a starting node finds; it is durable from here on."""
         for file in self._files.values():
-            file.durable[:] = file.cached
+            file.make_durable()
         self._reset()
         return {name: bytes(file.cached) for name, file in self._files.items()}
 
@@ -155,8 +145,8 @@ class Disk:
 
     def _sync_mean(self) -> int:
         options = self.options
-        if options.slow and self._prng.u64() & _PER - 1 < options.slow:
-            self._count("disk.slow_sync")
+        if strikes(self._prng, options.slow):
+            self.events["disk.slow_sync"] += 1
             return options.slow_mean
         return options.sync_mean
 
@@ -172,14 +162,14 @@ class Disk:
     def _end_writing(self, argument: tuple[int, int]) -> None:
         if argument[0] != self._life:
             return
-        if self._strikes(self.options.write_error):
-            self._count("disk.write_error")
+        if strikes(self._prng, self.options.write_error):
+            self.events["disk.write_error"] += 1
             self._fail()
             return
         is_wanted, told = False, 0
         for effect in self._writing:
             extent = (self.journal_name(effect.file), effect.position, effect.data)
-            self._put(self._files[extent[0]].cached, extent)
+            put(self._files[extent[0]].cached, *extent[1:])
             self._unsynced.append(extent)
             is_wanted = is_wanted or effect.sync
             if effect.is_awaited or self.options.tells_all:
@@ -213,8 +203,8 @@ class Disk:
         life, sequence = argument
         if life != self._life:
             return
-        if self._strikes(self.options.write_error):
-            self._count("disk.sync_error")
+        if strikes(self._prng, self.options.write_error):
+            self.events["disk.sync_error"] += 1
             self._fail()
             return
         assert self._syncing is not None
@@ -228,7 +218,7 @@ class Disk:
     def _settle(self, extents: list[_Extent]) -> None:
         """Make writes durable; a sync that proves the last one makes that one's damage real."""
         for index, before, is_misdirected in self._doubtful:
-            self._count("disk.misdirected" if is_misdirected else "disk.lost")
+            self.events["disk.misdirected" if is_misdirected else "disk.lost"] += 1
             self._lose(index, before, extents, is_misdirected=is_misdirected)
         self._doubtful = []
         for index, extent in enumerate(extents):
@@ -237,11 +227,11 @@ class Disk:
                 continue
             name, position, data = extent
             before = (name, position, bytes(file.durable[position : position + len(data)]))
-            if self._strikes(self.options.lost):
+            if strikes(self._prng, self.options.lost):
                 self._doubtful.append((index, before, False))
-            elif self._strikes(self.options.misdirected):
+            elif strikes(self._prng, self.options.misdirected):
                 self._doubtful.append((index, before, True))
-            self._put(file.durable, extent)
+            put(file.durable, *extent[1:])
         self._fresh = extents
 
     def _lose(
@@ -258,8 +248,8 @@ class Disk:
             return
         file = self._files[name]
         written = bytes(file.durable[position : position + len(data)])
-        self._put(file.durable, before)
-        self._put(file.cached, before)
+        put(file.durable, position, data)
+        put(file.cached, position, data)
         for later in self._fresh[index + 1 :]:
             self._put_if_there(later, is_durable=True)
         for later in (*newer, *self._unsynced):
@@ -268,8 +258,7 @@ class Disk:
         if place is not None:
             wrong = self._files[place[0]]
             room = len(wrong.durable) - place[1]
-            self._put(wrong.durable, (*place, written[:room]))
-            self._put(wrong.cached, (*place, written[:room]))
+            wrong.spoil(place[1], written[:room])
 
     # Everything else
 
@@ -286,7 +275,7 @@ class Disk:
             self._answer(JournalAllocated(effect.file, not self.is_full))
         elif type(effect) is ReplaceFile:
             if not self.is_full:
-                self._files[effect.name] = _File(effect.data)
+                self._files[effect.name] = File(effect.data)
                 self._rotten.pop(effect.name, None)
                 self._unlinked.clear()  # the folder was synced
             self._answer(FileReplaced(effect.token, not self.is_full))
@@ -294,11 +283,11 @@ class Disk:
             self._write_block(effect)
             self._answer(BlockWritten(effect.token))
         if self.is_full:
-            self._count("disk.full")
+            self.events["disk.full"] += 1
 
     def _read(self, effect: ReadJournal) -> bytes | None:
-        if self._strikes(self.options.read_error):
-            self._count("disk.read_error")
+        if strikes(self._prng, self.options.read_error):
+            self.events["disk.read_error"] += 1
             return None
         file = self._files.get(self.journal_name(effect.file))
         if file is None:
@@ -307,15 +296,15 @@ class Disk:
 
     def _allocate(self, effect: AllocateJournal, size: int) -> None:
         """Make the file that long; what it held, it holds."""
-        file = self._files.setdefault(self.journal_name(effect.file), _File())
+        file = self._files.setdefault(self.journal_name(effect.file), File())
         for image in (file.cached, file.durable):
             image.extend(bytes(max(0, size - len(image))))
         self._unlinked.clear()
 
     def _write_block(self, effect: WriteBlock) -> None:
-        file = self._files.setdefault(effect.name, _File())
+        file = self._files.setdefault(effect.name, File())
         for image in (file.cached, file.durable):
-            self._put(image, (effect.name, effect.position, effect.data))
+            put(image, effect.position, effect.data)
         if self._rotten.get(effect.name) == effect.position // BLOCK_BYTES:
             del self._rotten[effect.name]
 
@@ -328,7 +317,7 @@ class Disk:
             self._break_off(effect)
         for written in self._writing:
             extent = (self.journal_name(written.file), written.position, written.data)
-            self._put(self._files[extent[0]].cached, self._cut(extent))
+            put(self._files[extent[0]].cached, *self._cut(extent)[1:])
             self._unsynced.append(extent)
         if is_power:
             self._lose_power()
@@ -349,29 +338,12 @@ class Disk:
             if self._prng.chance(1, 2):
                 self._files.setdefault(name, removed)
         for file in self._files.values():
-            file.cached[:] = file.durable
+            file.lose_cache()
 
     def _tear(self, image: bytearray, extent: _Extent) -> None:
-        """Let an uncovered write reach the medium not at all, whole, in part or in sectors."""
-        name, position, data = extent
-        kind = self._prng.below(4)
-        if kind == 0:
-            self._count("disk.write_vanished")
-        elif kind == 1:
-            self._put(image, extent)
-        elif kind == 2:
-            self._count("disk.write_torn")
-            self._put(image, self._cut(extent))
-        else:
-            self._count("disk.sectors_torn")
-            end = position + len(data)
-            while position < end:
-                sector_end = min(end, (position // SECTOR_BYTES + 1) * SECTOR_BYTES)
-                if self._prng.chance(1, 2):
-                    start = position - extent[1]
-                    piece = data[start : start + sector_end - position]
-                    self._put(image, (name, position, piece))
-                position = sector_end
+        became = tear(image, extent[1], extent[2], self._prng)
+        if became:
+            self.events[f"disk.{became}"] += 1
 
     def _cut(self, extent: _Extent) -> _Extent:
         name, position, data = extent
@@ -383,19 +355,19 @@ class Disk:
         if type(effect) is ReplaceFile:
             if stage == 1:
                 part = effect.data[: self._prng.below(len(effect.data) + 1)]
-                self._files[effect.name + TEMPORARY] = _File(part)
+                self._files[effect.name + TEMPORARY] = File(part)
             elif stage == 2:
-                self._files[effect.name + TEMPORARY] = _File(effect.data)
+                self._files[effect.name + TEMPORARY] = File(effect.data)
             elif stage == 3:
-                self._files[effect.name] = _File(effect.data)
-            self._count(f"disk.replace_broken_{stage}")
+                self._files[effect.name] = File(effect.data)
+            self.events[f"disk.replace_broken_{stage}"] += 1
         elif type(effect) is AllocateJournal:
             if stage:
                 self._allocate(effect, effect.size if stage == 3 else 0)
         elif type(effect) is WriteBlock:
-            file = self._files.setdefault(effect.name, _File())
+            file = self._files.setdefault(effect.name, File())
             self._tear(file.durable, (effect.name, effect.position, effect.data))
-            file.cached[:] = file.durable
+            file.lose_cache()
 
     # Damage
 
@@ -408,20 +380,14 @@ class Disk:
         name, position = place
         file = self._files[name]
         if self._prng.chance(1, 4):
-            self._zero(name, position, min(SECTOR_BYTES, len(file.durable) - position))
-            self._count("disk.sector_zeroed")
+            file.spoil(position, bytes(min(SECTOR_BYTES, len(file.durable) - position)))
+            self.events["disk.sector_zeroed"] += 1
         else:
             position = min(len(file.durable) - 1, position + self._prng.below(SECTOR_BYTES))
             bit = 1 << self._prng.below(8)
-            file.durable[position] ^= bit
-            file.cached[position] = file.durable[position]
-            self._count("disk.rotten")
+            file.spoil(position, bytes((file.durable[position] ^ bit,)))
+            self.events["disk.rotten"] += 1
         return True
-
-    def _zero(self, name: str, position: int, count: int) -> None:
-        file = self._files[name]
-        for image in (file.durable, file.cached):
-            image[position : position + count] = bytes(count)
 
     def _draw_place(self, *, journal_only: bool) -> tuple[str, int] | None:
         """Draw a sector that the newest writes do not touch."""
@@ -459,20 +425,6 @@ class Disk:
     def _put_if_there(self, extent: _Extent, *, is_durable: bool) -> None:
         file = self._files.get(extent[0])
         if file is not None:
-            self._put(file.cached, extent)
+            put(file.cached, *extent[1:])
             if is_durable:
-                self._put(file.durable, extent)
-
-    @staticmethod
-    def _put(image: bytearray, extent: _Extent) -> None:
-        _, position, data = extent
-        end = position + len(data)
-        if len(image) < end:
-            image.extend(bytes(end - len(image)))
-        image[position:end] = data
-
-    def _strikes(self, rate: int) -> bool:
-        return rate > 0 and self._prng.u64() & _PER - 1 < rate
-
-    def _count(self, event: str) -> None:
-        self.events[event] = self.events.get(event, 0) + 1
+                put(file.durable, *extent[1:])

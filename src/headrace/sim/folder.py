@@ -11,7 +11,7 @@ Invariants: bytes that were written before are never overwritten with others, ho
             harmless.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -56,12 +56,12 @@ from headrace.ports.segments import (
 )
 from headrace.sim.agenda import Agenda, exponential
 from headrace.sim.astray import Astray
-from headrace.sim.disk import SECTOR_BYTES
+from headrace.sim.chance import strikes
+from headrace.sim.medium import SECTOR_BYTES, File, put, tear
 from headrace.sim.violation import SimViolationError
 from headrace.wire.errors import CorruptError
 from headrace.wire.segment import decode_segment_header
 
-_PER = 1 << 14  # rates are parts of this
 _MISPLACED = "misplaced"
 _MANY_MARKS = 12
 
@@ -90,16 +90,26 @@ class Damage(NamedTuple):
     kind: str
 
 
-class _File:
-    """One segment: the page cache's bytes, the medium's, and whether its name is on the medium."""
+class _File(File):
+    """One segment; its name may not be on the medium yet."""
 
-    __slots__ = ("cached", "durable", "is_named", "unsynced")
+    __slots__ = ("is_named", "unsynced")
 
     def __init__(self) -> None:
-        self.cached = bytearray()
-        self.durable = bytearray()
+        super().__init__()
         self.is_named = False
         self.unsynced: list[tuple[int, bytes]] = []
+
+    def lose_cache(self) -> None:
+        """Hold what the medium holds; what was not synced is gone."""
+        super().lose_cache()
+        self.unsynced.clear()
+
+    def make_durable(self) -> None:
+        """Let the medium hold all, and the name."""
+        super().make_durable()
+        self.unsynced.clear()
+        self.is_named = True
 
 
 Partition = tuple[int, int]  # its namespace, and the revision that made it
@@ -118,7 +128,7 @@ class Folder:
         astray: Astray,
     ) -> None:
         self.options = options
-        self.events: dict[str, int] = {}
+        self.events: Counter[str] = Counter()
         self.is_full = False
         self.rotten: dict[SegmentFile, list[Damage]] = {}
         self.is_damaged = False  # whether anything has rotted since it was emptied
@@ -180,11 +190,11 @@ class Folder:
     def _write(self, effect: WriteSegment) -> None:
         data = b"".join(effect.parts)
         is_done = not self.is_full
-        is_failed = is_done and self._strikes(self.options.write_error)
+        is_failed = is_done and strikes(self._prng, self.options.write_error)
         if is_failed:
             self._fail("folder.write_failed")
         elif not is_done:
-            self._count("folder.full")
+            self.events["folder.full"] += 1
         if is_failed or not is_done:
             data = data[: self._prng.below(len(data))] if effect.position else b""
         file = self._files.get(effect.file)
@@ -234,8 +244,8 @@ class Folder:
             return
         file = self._files.get(effect.file)
         data = None
-        if self._strikes(self.options.read_error):
-            self._count("folder.read_error")
+        if strikes(self._prng, self.options.read_error):
+            self.events["folder.read_error"] += 1
         elif file is not None:
             data = bytes(file.cached[effect.position : effect.position + effect.length])
             data = self._read_elsewhere(effect.file, effect.position, data)
@@ -253,7 +263,7 @@ class Folder:
             self._plan_order()
 
     def _sync(self, effect: SyncSegments, covered: _Extents) -> None:
-        is_failed = bool(covered) and self._strikes(self.options.sync_error)
+        is_failed = bool(covered) and strikes(self._prng, self.options.sync_error)
         for name, file, count in covered:
             if self._files.get(name) is not file:
                 continue  # Removed meanwhile.
@@ -262,7 +272,7 @@ class Folder:
                 del file.unsynced[:count]
                 continue
             for extent in file.unsynced[:count]:
-                _put(file.durable, *extent)
+                put(file.durable, *extent)
             del file.unsynced[:count]
             file.is_named = True
         if is_failed:
@@ -273,20 +283,20 @@ class Folder:
 
     def _fail(self, event: str) -> None:
         self.has_failed = True
-        self._count(event)
+        self.events[event] += 1
 
     def _write_index(self, effect: WriteIndex) -> None:
         if self.is_full or effect.file not in self._files:
             return
-        if self._strikes(self.options.index_lost):
-            self._count("folder.index_lost")
+        if strikes(self._prng, self.options.index_lost):
+            self.events["folder.index_lost"] += 1
             return
         if len(effect.data) > _MANY_MARKS * MARK_BYTES:
-            self._count("folder.index_of_many")
+            self.events["folder.index_of_many"] += 1
         name: SegmentFile | None = effect.file
         if self._goes_astray(self.options.index_astray):
             name = self._astray.draw_victim(effect.file, self._cached(), 0)
-            self._count("folder.index_write_astray")
+            self.events["folder.index_write_astray"] += 1
         if name is not None:
             self._indexes[name] = effect.data
 
@@ -325,7 +335,7 @@ class Folder:
         if not faults and effect.end is not None:
             faults = self._judge(effect, effect.end)
         if faults:
-            self._count("folder.open_failed")
+            self.events["folder.open_failed"] += 1
         elif effect.end is None:
             self._cut(effect)
         self._answer(SegmentsOpened(effect.token, tuple(faults)))
@@ -366,21 +376,19 @@ class Folder:
                 self._put_away(name, fate, lengths.get(name))
             for extent in effect.extents:
                 file = self._files[extent.file]
-                file.durable[:] = file.cached
-                file.unsynced.clear()
-                file.is_named = True
+                file.make_durable()
         return faults
 
     def _put_away(self, name: SegmentFile, fate: Fate, length: int | None) -> None:
         """Remove or cut a file, and keep what may not go."""
         file = self._files[name]
         if fate == Fate.REMOVE:
-            self._count("folder.dropped_removed")
+            self.events["folder.dropped_removed"] += 1
             self._remove(name)
             return
         held = bytes(file.cached[length or 0 :])
         if held.strip(b"\0"):
-            self._count("folder.quarantined")
+            self.events["folder.quarantined"] += 1
             self.quarantined[name] = self.quarantined.get(name, b"") + held
         if length is None:
             self._remove(name)
@@ -395,16 +403,14 @@ class Folder:
         lengths = {extent.file: extent.length for extent in effect.extents}
         for name in self._files_of(effect.namespace, effect.created_revision):
             if name not in lengths:
-                self._count("folder.unknown_removed")
+                self.events["folder.unknown_removed"] += 1
                 self._remove(name)
                 continue
             file = self._files[name]
             if len(file.cached) > lengths[name]:
-                self._count("folder.cut")
+                self.events["folder.cut"] += 1
             del file.cached[lengths[name] :]
-            file.durable[:] = file.cached
-            file.unsynced.clear()
-            file.is_named = True
+            file.make_durable()
 
     # The end of a node's life
 
@@ -419,7 +425,7 @@ class Folder:
                 continue
             at, data = file.unsynced[-1]
             if (at, len(data)) == (position, length):  # A sync may have covered it by now.
-                self._count("folder.write_cut")
+                self.events["folder.write_cut"] += 1
                 del file.cached[position + kept :]
                 file.unsynced[-1] = (at, data[:kept])
         if is_power:
@@ -429,18 +435,18 @@ class Folder:
     def _lose_power(self) -> None:
         for name, file in list(self._files.items()):
             if not file.is_named and self._prng.chance(1, 2):
-                self._count("folder.name_lost")
+                self.events["folder.name_lost"] += 1
                 del self._files[name]
                 continue
             for extent in file.unsynced:
-                self._tear(file.durable, *extent)
-            file.unsynced.clear()
-            file.cached[:] = file.durable
+                became = tear(file.durable, *extent, self._prng)
+                if became:
+                    self.events[f"folder.{became}"] += 1
+            file.lose_cache()
         for name, file in self._unlinked.items():
             if self._prng.chance(1, 2):
-                self._count("folder.removal_lost")
-                file.cached[:] = file.durable
-                file.unsynced.clear()
+                self.events["folder.removal_lost"] += 1
+                file.lose_cache()
                 self._files.setdefault(name, file)
         self._unlinked.clear()
         for name, data in list(self._indexes.items()):
@@ -449,25 +455,6 @@ class Folder:
                 del self._indexes[name]
             elif kind == 1:
                 self._indexes[name] = data[: self._prng.below(len(data) + 1)]
-
-    def _tear(self, image: bytearray, position: int, data: bytes) -> None:
-        """Let an uncovered write reach the medium not at all, whole, in part or in sectors."""
-        kind = self._prng.below(4)
-        if kind == 0:
-            self._count("folder.write_vanished")
-        elif kind == 1:
-            _put(image, position, data)
-        elif kind == 2:
-            self._count("folder.write_torn")
-            _put(image, position, data[: self._prng.below(len(data) + 1)])
-        else:
-            self._count("folder.sectors_torn")
-            end, at = position + len(data), position
-            while at < end:
-                sector_end = min(end, (at // SECTOR_BYTES + 1) * SECTOR_BYTES)
-                if self._prng.chance(1, 2):
-                    _put(image, at, data[at - position : sector_end - position])
-                at = sector_end
 
     def wipe(self) -> None:
         """Empty the folder."""
@@ -493,7 +480,7 @@ class Folder:
             data = bytearray(index)
             data[self._prng.below(len(data))] ^= 1 << self._prng.below(8)
             self._indexes[name] = bytes(data)
-            self._count("folder.index_rotten")
+            self.events["folder.index_rotten"] += 1
             return True
         file = self._files[name]
         size = len(file.durable)
@@ -507,15 +494,13 @@ class Folder:
         else:
             changed = bytes((file.durable[position] ^ 1 << self._prng.below(8),))
         self._spoil(name, position, changed, "rot")
-        self._count("folder.rotten")
+        self.events["folder.rotten"] += 1
         return True
 
     def _spoil(
         self, name: SegmentFile, position: int, changed: bytes, kind: str = _MISPLACED
     ) -> None:
-        file = self._files[name]
-        for image in (file.durable, file.cached):
-            image[position : position + len(changed)] = changed
+        self._files[name].spoil(position, changed)
         self._note_damage(name, Damage(position, position + len(changed), kind))
 
     def _note_damage(self, name: SegmentFile, damage: Damage) -> None:
@@ -535,7 +520,7 @@ class Folder:
         if found is None:
             return False
         self._spoil(name, *found)
-        self._count("folder.misplaced")
+        self.events["folder.misplaced"] += 1
         return True
 
     def _swap(self) -> bool:
@@ -557,13 +542,13 @@ class Folder:
             for name, index in zip(reversed(pair), indexes, strict=True):
                 if index is not None and name in self._files:
                     self._indexes[name] = index
-        self._count("folder.swapped")
+        self.events["folder.swapped"] += 1
         return True
 
     # What goes astray
 
     def _goes_astray(self, rate: int) -> bool:
-        return rate > 0 and self._astray.prng.u64() & _PER - 1 < rate
+        return strikes(self._astray.prng, rate)
 
     def _cached(self) -> dict[SegmentFile, bytearray]:
         return {name: file.cached for name, file in self._files.items()}
@@ -573,7 +558,7 @@ class Folder:
         if self._goes_astray(self.options.index_astray):
             other = self._astray.draw_index(name, self._indexes)
             if other is not None:
-                self._count("folder.index_read_astray")
+                self.events["folder.index_read_astray"] += 1
                 return other
         return data
 
@@ -582,14 +567,14 @@ class Folder:
         end = position + len(data)
         for damage in self.rotten.get(name, ()):
             if damage.start < end and damage.end > position:
-                self._count(f"folder.read_met_{damage.kind}")
+                self.events[f"folder.read_met_{damage.kind}"] += 1
         if not self._goes_astray(self.options.read_astray):
             return data
         found = self._astray.draw_bytes(name, self._cached(), start=position, end=end)
         if found is None:
             return data
         at, other = found[0] - position, found[1]
-        self._count("folder.read_astray")
+        self.events["folder.read_astray"] += 1
         self.misread_at[name.namespace, name.created_revision] = self._agenda.now
         return data[:at] + other + data[at + len(other) :]
 
@@ -609,7 +594,7 @@ class Folder:
         held = bytes(file.cached[at : at + len(moved)]).ljust(len(moved), b"\0")
         old = astray.draw_old(at, len(moved)) if astray.prng.chance(1, 2) else None
         self._note_damage(name, Damage(at, at + len(moved), _MISPLACED))
-        self._count("folder.write_astray")
+        self.events["folder.write_astray"] += 1
         return data[:kept] + (held if old is None else old)
 
     # What checkers see
@@ -623,12 +608,6 @@ class Folder:
         file = self._files.get(name)
         return None if file is None else bytes(file.cached)
 
-    def _strikes(self, rate: int) -> bool:
-        return rate > 0 and self._prng.u64() & _PER - 1 < rate
-
-    def _count(self, event: str) -> None:
-        self.events[event] = self.events.get(event, 0) + 1
-
 
 def _refuse_orphans(effect: QuarantinePartition) -> None:
     """Refuse what no crash may lead to: no file is older than what the stores know of it."""
@@ -637,10 +616,3 @@ def _refuse_orphans(effect: QuarantinePartition) -> None:
 
 def _reader(file: _File) -> Read:
     return lambda position, length: bytes(file.cached[position : position + length])
-
-
-def _put(image: bytearray, position: int, data: bytes) -> None:
-    end = position + len(data)
-    if len(image) < end:
-        image.extend(bytes(end - len(image)))
-    image[position:end] = data

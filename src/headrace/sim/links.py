@@ -3,6 +3,7 @@
 A frame that has left its node may still arrive after the node has crashed, or may not.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Protocol
 
@@ -11,9 +12,8 @@ import msgspec
 from headrace.base.prng import Prng
 from headrace.ports.network import ConnectionClosed, ConnectionOpened
 from headrace.sim.agenda import Agenda, draw_delay
+from headrace.sim.chance import strikes
 from headrace.wire.numbers import Transport
-
-_PER = 1 << 14  # rates are parts of this
 
 
 class LinkOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +53,7 @@ class Links:
 
     def __init__(self, options: LinkOptions, prng: Prng, agenda: Agenda, arrive: Arrive) -> None:
         self.options = options
-        self.events: dict[str, int] = {}
+        self.events: Counter[str] = Counter()
         self._prng = prng
         self._agenda = agenda
         self._arrive = arrive
@@ -101,10 +101,9 @@ class Links:
             self._back(link, self._closed_here, link)
 
     def _breaks(self, link: _Link) -> bool:
-        rate = self.options.breaks
-        if not rate or self._prng.u64() & _PER - 1 >= rate:
+        if not strikes(self._prng, self.options.breaks):
             return False
-        self.events["link.broken"] = self.events.get("link.broken", 0) + 1
+        self.events["link.broken"] += 1
         link.is_open = False
         self._there(link, self._closed_there, link)
         self._back(link, self._closed_here, link)

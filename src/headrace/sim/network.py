@@ -4,6 +4,7 @@ Invariants: a frame that arrives unchanged was sent on that link; what is drawn 
             of sends alone.
 """
 
+from collections import Counter
 from collections.abc import Callable
 
 import msgspec
@@ -11,10 +12,10 @@ import msgspec
 from headrace.base.limits import HEADER_BYTES
 from headrace.base.prng import Prng
 from headrace.sim.agenda import Agenda, exponential
+from headrace.sim.chance import RATE
 from headrace.wire.layout import CLUSTER_OFFSET, KIND_OFFSET
 from headrace.wire.replica.seals import seal
 
-_PER = 1 << 14  # rates are parts of this
 _KEPT_MAX = 64
 
 Packet = tuple[int, int, bytes]  # source, target, frame
@@ -44,7 +45,7 @@ class Network:
         replica_count: int,
     ) -> None:
         self.options = options
-        self.events: dict[str, int] = {}
+        self.events: Counter[str] = Counter()
         self._prng = prng
         self._agenda = agenda
         self._replica_count = replica_count
@@ -64,20 +65,20 @@ class Network:
         """Take a frame; it arrives later, once, twice, changed, or never."""
         options = self.options
         draw = self._prng.u64()  # one draw decides all: 14 bits a rate, 10 a delay, 12 a copy
-        if draw & _PER - 1 < options.loss:
-            self._count("network.lost")
+        if draw & RATE - 1 < options.loss:
+            self.events["network.lost"] += 1
             return
         between_replicas = source < self._replica_count and target < self._replica_count
         if between_replicas:
-            if draw >> 14 & _PER - 1 < options.corrupt:
-                self._count("network.corrupted")
+            if draw >> 14 & RATE - 1 < options.corrupt:
+                self.events["network.corrupted"] += 1
                 frame = self._corrupt(frame)
-            if draw >> 28 & _PER - 1 < options.stale:
+            if draw >> 28 & RATE - 1 < options.stale:
                 self._keep((source, target, frame))
         delay = options.delay_min + exponential(draw >> 42, options.delay_mean)
         self._plan(delay, (source, target, frame))
         if draw >> 52 < options.duplicate >> 2:
-            self._count("network.duplicated")
+            self.events["network.duplicated"] += 1
             again = exponential(self._prng.u64(), 4 * options.delay_mean)
             self._plan(options.delay_min + again, (source, target, frame))
 
@@ -111,7 +112,7 @@ class Network:
         for source, target, frame in self._kept:
             if replica not in (source, target):
                 continue
-            self._count("network.stale")
+            self.events["network.stale"] += 1
             self._plan(exponential(self._prng.u64(), 2_000), (source, target, frame))
             if self._prng.chance(1, 8):
                 self._plan(0, (source, target, _of_another_cluster(frame)))
@@ -120,7 +121,7 @@ class Network:
         link = (packet[0], packet[1])
         under_way = self._under_way.get(link, 0)
         if under_way >= self.options.capacity:
-            self._count("network.overflowed")
+            self.events["network.overflowed"] += 1
             return
         self._under_way[link] = under_way + 1
         if self.options.is_ordered:
@@ -136,7 +137,7 @@ class Network:
         if self._clogged:
             until = self._clogged.get(link, 0)
             if until > self._agenda.now:
-                self._count("network.clogged")
+                self.events["network.clogged"] += 1
                 self._plan(until - self._agenda.now, packet)
                 return
         if link in self._cut or (
@@ -145,7 +146,7 @@ class Network:
             and source < self._replica_count
             and target < self._replica_count
         ):
-            self._count("network.cut")
+            self.events["network.cut"] += 1
             return
         self._receivers[target](source, frame)
 
@@ -162,9 +163,6 @@ class Network:
             self._kept.append(packet)
         else:
             self._kept[self._prng.below(_KEPT_MAX)] = packet
-
-    def _count(self, event: str) -> None:
-        self.events[event] = self.events.get(event, 0) + 1
 
 
 def _of_another_cluster(frame: bytes) -> bytes:

@@ -12,8 +12,6 @@ from headrace.base.prng import Prng
 from headrace.sim.agenda import MILLISECOND
 from headrace.vsr.quorum import quorums_of
 
-RATE = 1 << 14  # rates are parts of this
-
 _T = TypeVar("_T")
 
 

@@ -13,13 +13,13 @@ from headrace.base.ids import (
 from headrace.base.limits import KIB
 from headrace.base.prng import Prng
 from headrace.sim.agenda import MILLISECOND, SECOND
+from headrace.sim.chance import RATE
 from headrace.sim.disk import DiskOptions
 from headrace.sim.faults import FaultOptions
 from headrace.sim.groups.clients import WorkloadOptions
 from headrace.sim.network import NetworkOptions
 from headrace.sim.options import RunOptions, StoreOptions
 from headrace.sim.swarm import (
-    RATE,
     Table,
     draw,
     draw_atlas,

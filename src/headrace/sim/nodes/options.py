@@ -5,6 +5,7 @@ import msgspec
 from headrace.base.limits import KIB
 from headrace.base.prng import Prng
 from headrace.sim.agenda import MILLISECOND, SECOND
+from headrace.sim.chance import RATE
 from headrace.sim.disk import DiskOptions
 from headrace.sim.faults import FaultOptions
 from headrace.sim.folder import FolderOptions
@@ -13,7 +14,6 @@ from headrace.sim.network import NetworkOptions
 from headrace.sim.nodes.actions import WorkloadOptions
 from headrace.sim.options import RunOptions, StoreOptions
 from headrace.sim.swarm import (
-    RATE,
     Table,
     draw,
     draw_atlas,
