@@ -11,6 +11,7 @@ no file is overwritten before the last copy of the superblock is durable.
 """
 
 from collections.abc import Callable
+from enum import Enum
 from typing import TypeAlias
 
 import msgspec
@@ -36,6 +37,28 @@ class UnreadableError(Exception):
 
     def __init__(self, group: int, op: int) -> None:
         super().__init__(f"op {op} of group {group} cannot be read, and is in the journal alone")
+
+
+class Phase(Enum):
+    """How far a checkpoint is."""
+
+    WAITING = "waiting"  # for the one before it
+    WRITING = "writing"  # its file
+    STARVED = "starved"  # of space for its file
+    RETRYING = "retrying"  # to write a file for which there was no space
+    SYNCING = "syncing"  # everything that the superblock will vouch for
+    NAMING = "naming"  # it in the superblock
+
+
+# A checkpoint that was named in all copies of the superblock is done.
+_FOLLOWING: dict[Phase, tuple[Phase, ...]] = {
+    Phase.WAITING: (Phase.WRITING, Phase.RETRYING),
+    Phase.WRITING: (Phase.STARVED, Phase.SYNCING),
+    Phase.STARVED: (Phase.RETRYING,),
+    Phase.RETRYING: (Phase.STARVED, Phase.SYNCING),
+    Phase.SYNCING: (Phase.NAMING,),
+    Phase.NAMING: (),
+}
 
 
 class _Changes(msgspec.Struct):
@@ -76,12 +99,17 @@ class _Order(msgspec.Struct):
     changes: _Changes
     ceilings: dict[int, int]
     live: Live
+    phase: Phase = Phase.WAITING
     checksum: int = 0
     token: int = 0
     synced_wanted: int = 0  # once the live entries are queued
     freed_count: int = 0
-    retry_at: int = 0  # when there was no space
-    is_starved: bool = False  # there was none when it was tried last
+    retry_at: int = 0  # while it is starved
+
+    def enter(self, phase: Phase) -> None:
+        """Go on to a phase that may follow."""
+        assert phase in _FOLLOWING[self.phase], f"{phase} after {self.phase}"
+        self.phase = phase
 
 
 class Checkpointer:
@@ -124,7 +152,8 @@ class Checkpointer:
     @property
     def is_without_space(self) -> bool:
         """Whether a checkpoint waits for space to be written."""
-        return self._current is not None and self._current.is_starved
+        order = self._current
+        return order is not None and order.phase in (Phase.STARVED, Phase.RETRYING)
 
     def wants(self) -> bool:
         """Whether the journal is three quarters full, or refused an op, or is damaged."""
@@ -159,12 +188,11 @@ class Checkpointer:
         changes, self._staged = self._staged, _Changes()
         order = _Order(self._number_last, covered, changes, dict(ceilings), live)
         if self._current is None:
-            self._start(order)
-        elif self._current.retry_at:
+            self._start(order, Phase.WRITING)
+        elif self._current.phase is Phase.STARVED:
             self._outbox.probes.hit("checkpoint: a newer one replaces one without space")
-            order.is_starved = True  # It has not been tried, but the other one was.
             self._current = None
-            self._start(order)
+            self._start(order, Phase.RETRYING)
         else:
             self._outbox.probes.hit("checkpoint: one waits for another")
             if self._next is not None:
@@ -181,9 +209,9 @@ class Checkpointer:
         if not is_done:
             self._outbox.probes.hit("checkpoint: no space")
             order.retry_at = self._now + RETRY_TICKS
-            order.is_starved = True
+            order.enter(Phase.STARVED)
             return
-        order.is_starved = False
+        order.enter(Phase.SYNCING)
         entries = self._choose_files(order)
         if entries or self._journal.synced < order.covered or not order.covered:
             self._journal.is_urgent = True
@@ -196,10 +224,10 @@ class Checkpointer:
     def on_progress(self) -> None:
         """Go on when what was waited for is synced."""
         order = self._current
-        if order is None or not order.synced_wanted:
+        if order is None or order.phase is not Phase.SYNCING:
             return
         if self._journal.synced >= max(order.synced_wanted, order.covered):
-            order.synced_wanted = 0
+            order.enter(Phase.NAMING)
             self._journal.is_urgent = False
             self._writer.write(lambda old: self._name_in(old, order), lambda: self._finish(order))
 
@@ -207,13 +235,13 @@ class Checkpointer:
         """Try again when there was no space."""
         self._now = now
         order = self._current
-        if order is not None and order.retry_at and now >= order.retry_at:
-            self._start(order)
+        if order is not None and order.phase is Phase.STARVED and now >= order.retry_at:
+            self._start(order, Phase.RETRYING)
 
-    def _start(self, order: _Order) -> None:
+    def _start(self, order: _Order, phase: Phase) -> None:
         assert self._current is None or self._current is order
         self._current = order
-        order.retry_at = 0
+        order.enter(phase)
         changes = order.changes
         for group in changes.gone:
             self._blocks.pop(group, None)
@@ -298,4 +326,4 @@ class Checkpointer:
         self._journal.pump()
         if self._next is not None:
             following, self._next = self._next, None
-            self._start(following)
+            self._start(following, Phase.WRITING)

@@ -10,6 +10,7 @@ Invariants: nothing is durable before the disk's event says so; a store opened f
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
 
 import msgspec
 
@@ -183,6 +184,22 @@ def open_store(config: StoreConfig, files: Mapping[str, bytes]) -> Opened | Wipe
     )
 
 
+class _Stop(Enum):
+    """How far a clean stop is."""
+
+    UNASKED = "unasked"
+    SYNCING = "syncing"  # everything that was issued
+    MARKING = "marking"  # the superblock as clean
+    DONE = "done"
+
+
+_FOLLOWING = {
+    _Stop.UNASKED: _Stop.SYNCING,
+    _Stop.SYNCING: _Stop.MARKING,
+    _Stop.MARKING: _Stop.DONE,
+}
+
+
 class Store:
     """Stages, flushes, reads and checkpoints; made by `open_store`."""
 
@@ -196,8 +213,7 @@ class Store:
         self._outbox = Outbox()
         self._ceilings = loaded.recovered.ceilings
         self._is_open = False
-        self._is_stopping = False
-        self.is_stopped = False
+        self._stop = _Stop.UNASKED
         self._is_dated = config.start > 0
         self._noted_ordinal = -1  # the newest file of which the superblock knows a synced record
         self._is_naming = False  # the superblock is being told of what is synced
@@ -250,6 +266,11 @@ class Store:
     def is_open(self) -> bool:
         """Whether this opening is named on the disk: nothing may leave the node before (MD-26)."""
         return self._is_open
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the clean stop is durable."""
+        return self._stop is _Stop.DONE
 
     @property
     def written(self) -> int:
@@ -453,7 +474,7 @@ class Store:
 
         Nothing may be staged any more.
         """
-        self._is_stopping = True
+        self._enter(_Stop.SYNCING)
         if self._journal.synced < self._journal.issued:
             self._journal.write_sync_point()
         self._try_stop()
@@ -517,13 +538,16 @@ class Store:
 
     def _try_stop(self) -> None:
         journal = self._journal
-        if not self._is_stopping or not journal.is_idle or journal.synced < journal.issued:
+        if self._stop is not _Stop.SYNCING:
             return
-        self._is_stopping = False
+        if not journal.is_idle or journal.synced < journal.issued:
+            return
+        self._enter(_Stop.MARKING)
         self._writer.write(
             lambda old: msgspec.structs.replace(old, synced=journal.synced, is_clean=True),
-            self._on_stopped,
+            lambda: self._enter(_Stop.DONE),
         )
 
-    def _on_stopped(self) -> None:
-        self.is_stopped = True
+    def _enter(self, stop: _Stop) -> None:
+        assert stop is _FOLLOWING[self._stop], "a clean stop goes on by one phase at a time"
+        self._stop = stop
