@@ -48,6 +48,7 @@ class FakeDisk:
     # Working.
 
     def take(self, store: Store) -> None:
+        store.check()
         self._waiting.extend(store.take_effects())
 
     def settle(self, store: Store) -> None:
@@ -62,11 +63,13 @@ class FakeDisk:
             event = self._do(self._waiting.popleft())
             if event is not None:
                 store.step(event)
+                store.check()
             return True
         if self._sync_wanted and may_sync:
             self._sync_wanted = False
             self.sync()
             store.step(Synced(self._written))
+            store.check()
             return True
         return False
 

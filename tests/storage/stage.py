@@ -29,6 +29,7 @@ class Disk(FakeDisk):
         self.is_syncing = True
 
     def take(self, store: Store) -> None:
+        store.check()
         for effect in store.take_effects():
             kind = type(effect)
             is_held = self.left.get(kind) == 0

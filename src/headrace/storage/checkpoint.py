@@ -67,6 +67,11 @@ class CheckpointEncoder:
         self._seen.pop(group, None)
         self._blocks.pop(group, None)
 
+    def check(self, newest: Mapping[int, bytes]) -> None:
+        """Assert that the blocks are those of the groups as they were given last."""
+        assert self._seen.keys() == self._blocks.keys(), "a block is kept with its value"
+        assert self._blocks == newest, "the next checkpoint has every group as given last"
+
     def encode(
         self,
         *,

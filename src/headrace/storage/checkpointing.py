@@ -24,6 +24,7 @@ from headrace.storage.config import checkpoint_name
 from headrace.storage.journal import Journal
 from headrace.storage.outbox import Outbox
 from headrace.storage.records import Entry, prepare_entry, prepare_op
+from headrace.storage.ring import UsedFile
 from headrace.storage.superblock import Superblock
 from headrace.storage.superblock_writer import SuperblockWriter
 
@@ -80,6 +81,19 @@ class _Changes(msgspec.Struct):
         self.blocks.pop(group, None)
         self.commits.pop(group, None)
         self.gone[group] = None
+
+    def check(self) -> None:
+        """Assert that no group is both changed and gone."""
+        assert self.blocks.keys() == self.commits.keys(), "a block has its commit point"
+        assert not self.blocks.keys() & self.gone.keys(), "a group that is gone has no block"
+
+    def apply_to(self, blocks: dict[int, bytes], commits: dict[int, int]) -> None:
+        """Bring the blocks and commit points of all groups up to date."""
+        for group in self.gone:
+            blocks.pop(group, None)
+            commits.pop(group, None)
+        blocks.update(self.blocks)
+        commits.update(self.commits)
 
     def add(self, later: "_Changes") -> None:
         """Apply changes that came after these."""
@@ -238,16 +252,64 @@ class Checkpointer:
         if order is not None and order.phase is Phase.STARVED and now >= order.retry_at:
             self._start(order, Phase.RETRYING)
 
+    def tails(self) -> list[UsedFile]:
+        """Return the files that the superblock may name as the tail of the journal."""
+        used, order = self._journal.ring.used, self._current
+        if order is None or order.phase is not Phase.NAMING:
+            return used[:1]
+        return [used[0], used[order.freed_count]]
+
+    def check(self) -> None:
+        """Assert that orders, blocks, journal and superblock agree."""
+        order, following = self._current, self._next
+        self._check_blocks()
+        named = self._writer.current.checkpoint_number
+        assert self.number <= named <= self._number_last, "a durable one was named"
+        is_syncing = order is not None and order.phase is Phase.SYNCING
+        assert self._journal.is_urgent == is_syncing, "live entries may open the last file"
+        if order is None:
+            assert following is None, "nothing waits for nothing"
+        else:
+            self._check_order(order)
+        if order is not None and following is not None:
+            assert following.phase is Phase.WAITING, "one checkpoint runs at a time"
+            assert order.number < following.number <= self._number_last, "the newest comes next"
+            assert order.covered <= following.covered, "a later one covers as much"
+
+    def _check_blocks(self) -> None:
+        assert self._blocks.keys() == self._commits.keys(), "a block has its commit point"
+        blocks, commits = dict(self._blocks), dict(self._commits)
+        if self._next is not None:
+            self._next.changes.check()
+            self._next.changes.apply_to(blocks, commits)
+        self._staged.check()
+        self._staged.apply_to(blocks, commits)
+        self._encoder.check(blocks)
+
+    def _check_order(self, order: _Order) -> None:
+        journal = self._journal
+        assert self.number < order.number <= self._number_last, "each has a number of its own"
+        assert order.covered <= journal.issued, "only issued records are covered"
+        assert order.freed_count < len(journal.ring.used), "the head is never freed"
+        for used in journal.ring.used[: order.freed_count]:
+            assert used.last <= order.covered, "only covered files are freed"
+        match order.phase:
+            case Phase.STARVED:
+                assert self._now < order.retry_at, "it is tried again in time"
+            case Phase.SYNCING:
+                wanted = max(order.synced_wanted, order.covered)
+                assert journal.synced < wanted <= journal.issued, "a sync is still awaited"
+            case Phase.NAMING:
+                assert order.synced_wanted <= journal.synced, "the copies are synced"
+                assert order.covered <= journal.synced, "what is covered is synced"
+            case _:
+                assert not order.freed_count, "files are chosen when the file is durable"
+
     def _start(self, order: _Order, phase: Phase) -> None:
         assert self._current is None or self._current is order
         self._current = order
         order.enter(phase)
-        changes = order.changes
-        for group in changes.gone:
-            self._blocks.pop(group, None)
-            self._commits.pop(group, None)
-        self._blocks.update(changes.blocks)
-        self._commits.update(changes.commits)
+        order.changes.apply_to(self._blocks, self._commits)
         data = self._encoder.encode(
             number=order.number,
             covered=order.covered,

@@ -10,6 +10,7 @@ Invariants: an op that was truncated, replaced or overwritten is not held; what 
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from struct import Struct
 
 from headrace.storage.records import Place
@@ -45,6 +46,17 @@ class _Run:
             self.packed, (op - self.first) * _PLACE.size
         )
         return Place(self.ordinal, header_at, header_hash, body_at, body_bytes, is_never_held)
+
+    def check(self, file_bytes: int) -> None:
+        """Assert that the run is whole, and that its last op lies within its file."""
+        assert self.first < self.end, "an empty run holds its place for nothing"
+        assert len(self.packed) == (self.end - self.first) * _PLACE.size, "one place for each op"
+        place = self.get(self.end - 1)
+        assert 0 < place.header_at < file_bytes, "a prepare follows the header of its record"
+        if place.body_at:
+            assert place.header_at < place.body_at, "bodies follow the entries of their record"
+            assert place.body_at + place.body_bytes <= file_bytes, "a record is in one file"
+            assert not place.is_never_held, "an op with a body was held"
 
     def cut(self, op: int) -> "_Run":
         """End before an op; give the rest as a run of its own."""
@@ -116,6 +128,19 @@ class Index:
                 if run.ordinal == ordinal:
                     for op in range(max(run.first, lowest), run.end):
                         yield group, op
+
+    def check(self, *, newest: int, files_count: int, file_bytes: int) -> None:
+        """Assert that runs are in order, and that no place is in a file that is overwritten."""
+        oldest = newest - files_count + 1
+        for group, runs in self._runs.items():
+            for before, after in pairwise(runs):
+                assert before.end <= after.first, "an op has one place"
+            for run in runs:
+                run.check(file_bytes)
+                assert oldest <= run.ordinal <= newest, "an overwritten file holds no op"
+                assert group in self._groups_of[run.ordinal], "a file is dropped for each group"
+        for ordinal in self._groups_of:
+            assert oldest <= ordinal <= newest, "an overwritten file is forgotten"
 
 
 def _split(runs: list[_Run], op: int) -> int:

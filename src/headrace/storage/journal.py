@@ -26,6 +26,7 @@ from headrace.storage.outbox import Outbox
 from headrace.storage.records import (
     ENTRY_BYTES,
     PREPARE_ENTRY_BYTES,
+    RECORD_ALIGNMENT,
     RECORD_HEADER_BYTES,
     RECORD_VERSION,
     Entry,
@@ -257,6 +258,52 @@ class Journal:
         ):
             self._outbox.probes.hit("journal: idle sync point")
             self.write_sync_point()
+
+    def check(self) -> None:
+        """Assert that positions, queue, ring and index agree."""
+        self.ring.check()
+        self.index.check(
+            newest=self.ring.head.ordinal,
+            files_count=self.ring.files_count,
+            file_bytes=self.ring.file_bytes,
+        )
+        self._check_positions()
+        self._check_staged()
+        self._check_queue()
+
+    def _check_positions(self) -> None:
+        assert self.synced <= self.written <= self.placed <= self.issued, "a record goes one way"
+        assert self._recorded <= self.synced, "records vouch for synced records alone"
+        assert self._sync_asked <= self.placed, "a sync is asked for with a record"
+        assert self._data_last <= self.issued, "data has a sequence once it is queued"
+        assert self.ring.head.last == self.placed, "the ring ends with the last placed record"
+        assert self.ring.used[0].first <= self.synced + 1, "only synced records are freed"
+        assert self.ring.position % RECORD_ALIGNMENT == 0, "recovery looks at aligned places"
+        assert self._unsynced_bytes <= self.placed_bytes, "what waits for a sync was placed"
+        assert self._unsynced_bytes < SYNC_BYTES, "so many bytes ask for a sync"
+        is_sync_asked = self._sync_asked == self.placed
+        assert is_sync_asked == (not self._unsynced_bytes), "the rest of the records is counted"
+        assert self.is_open or not self.placed_bytes, "the opening is durable before any record"
+
+    def _check_staged(self) -> None:
+        assert len(self._chunks) == len(self._chunk_bytes), "each chunk has its size"
+        for chunk, size in zip(self._chunks, self._chunk_bytes, strict=True):
+            assert size == sum(entry.size for entry in chunk), "a chunk is as large as its entries"
+            assert self._holds(size), "a chunk fits one record"
+
+    def _check_queue(self) -> None:
+        sequences = [batch.sequence for batch in self._queue]
+        wanted = list(range(self.placed + 1, self.issued + 1))
+        assert sequences == wanted, "what was issued and not placed is queued, in order"
+        for batch in self._queue:
+            size = record_bytes(sum(entry.size for entry in batch.entries))
+            assert batch.size == size, "a record is as large as its entries"
+            assert batch.size <= self._record_bytes_max, "a record fits a file"
+        leave = 0 if self.is_urgent else CONTROL_FILES_FREE
+        is_placeable = self.is_open and self.ring.can_place(self.queued_sizes()[:1], leave=leave)
+        assert not (self._queue and is_placeable), "no record waits that has its space"
+        is_asked = self._allocating is not None or self.is_starved
+        assert self.ring.wanted_file() is None or is_asked, "a wanted file is asked for"
 
     def _holds(self, entries_bytes: int) -> bool:
         return record_bytes(entries_bytes) <= self._record_bytes_max

@@ -1,6 +1,8 @@
 """What the store asks of the disk, in order, until it is taken."""
 
-from headrace.ports.disk import DiskEffect
+from itertools import pairwise
+
+from headrace.ports.disk import DiskEffect, WriteJournal
 from headrace.ports.probes import Probes
 from headrace.ports.recovered import Finding
 
@@ -31,6 +33,14 @@ class Outbox:
         """Give all effects, once."""
         effects, self._effects = self._effects, []
         return effects
+
+    def check(self, placed: int) -> None:
+        """Assert that the records to be written end with the one that was placed last."""
+        writes = [effect for effect in self._effects if isinstance(effect, WriteJournal)]
+        for before, after in pairwise(writes):
+            assert before.sequence + 1 == after.sequence, "records are written in their order"
+            assert (before.file, before.position) != (after.file, after.position), "each once"
+        assert not writes or writes[-1].sequence == placed, "a placed record is written"
 
     def take_findings(self) -> list[Finding]:
         """Give all findings, once."""

@@ -59,6 +59,15 @@ class Reads:
         done, self._done = self._done, []
         return done
 
+    def check(self) -> None:
+        """Assert that each read waits for the parts it lacks."""
+        for token, read in self._headers.items():
+            assert read.header is None, "a part that has come is not awaited"
+            assert token not in self._bodies, "a token stands for one part"
+        for read in self._bodies.values():
+            assert read.body is None, "a part that has come is not awaited"
+            assert read.place.body_at > 0, "only an op with a body is read"
+
     def _ask(self, place: Place, position: int, length: int) -> int:
         token = self._outbox.new_token()
         file = self._journal.ring.file_of(place.ordinal)

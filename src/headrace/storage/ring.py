@@ -7,6 +7,7 @@ Invariants: a record never spans two files; a file is opened only when its space
 """
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 import msgspec
 
@@ -168,3 +169,17 @@ class Ring:
         assert 0 <= count < len(self.used)
         del self.used[:count]
         self._ready_count = self._count_ready()
+
+    def check(self) -> None:
+        """Assert that the account of space is consistent."""
+        assert 0 < len(self.used) <= self.files_count, "no file is in use twice"
+        assert self.head is self.used[-1], "records go to the newest file in use"
+        assert 0 <= self.position <= self.file_bytes, "no record spans two files"
+        for older, newer in pairwise(self.used):
+            assert older.ordinal + 1 == newer.ordinal, "files are used one after another"
+            assert older.last + 1 == newer.first, "each sequence is in one file"
+        for used in self.used:
+            assert used.first <= used.last + 1, "sequences rise within a file"
+        assert self._ready_count == self._count_ready(), "the count follows the files"
+        assert self._ready_count + len(self.used) <= self.files_count, "a ready file is free"
+        assert self.reserve_bytes < self.file_bytes, "control entries have a part of the reserve"

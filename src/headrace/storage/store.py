@@ -483,6 +483,29 @@ class Store:
         """Give what was noticed since the last call."""
         return self._outbox.take_findings()
 
+    def check(self) -> None:
+        """Assert what holds between any two events; for tests and the simulator."""
+        self._journal.check()
+        self._outbox.check(self._journal.placed)
+        self._reads.check()
+        self._writer.check()
+        self._checkpointer.check()
+        self._check_superblock()
+        journal = self._journal
+        assert self._noted_ordinal <= journal.ring.head.ordinal, "a file is noted once it is used"
+        assert (journal.placed >= self._first) == (journal.placed_bytes > 0), "bytes are counted"
+        assert self._writer.current.is_clean or not self.is_stopped, "a stop is marked as clean"
+        assert self._writer.is_busy or not self._is_naming, "a name is written, or was"
+
+    def _check_superblock(self) -> None:
+        named, journal = self._writer.current, self._journal
+        assert named.synced <= journal.synced, "only synced records are named"
+        tails = [(used.first, used.ordinal) for used in self._checkpointer.tails()]
+        assert (named.tail, named.tail_ordinal) in tails, "no file is freed before it is named"
+        if self._is_open:
+            assert named.first_sequence == self._first, "records follow their opening"
+        assert self._is_open or not journal.is_open, "the opening is durable before any record"
+
     def _open(self, loaded: Loaded, config: StoreConfig) -> None:
         """Name this opening in the superblock; only then may the journal be written.
 

@@ -40,6 +40,11 @@ class SuperblockWriter:
         self._copies_done = COPIES  # of the newest change
         self._token = 0
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a change is being written."""
+        return self._token != 0
+
     def write(self, change: Change, done: Callable[[], None]) -> None:
         """Make a change durable; `done` is called when all copies hold it."""
         self._waiting.append((change, done))
@@ -59,6 +64,38 @@ class SuperblockWriter:
         self._tell_done()
         return True
 
+    def check(self) -> None:
+        """Assert that copies, changes and the write under way agree."""
+        assert sorted(self._order) == list(range(COPIES)), "each copy has its turn"
+        assert 0 <= self._copies_done <= COPIES, "a change is written to each copy once"
+        is_writing = self.is_busy
+        assert is_writing == (self._copies_done < COPIES), (
+            "a change goes on until all copies hold it"
+        )
+        assert is_writing or not self._waiting, "no change waits for nothing"
+        assert is_writing or not self._undone, "no change is left undone"
+        assert (self.current is self._next) or is_writing, "what all copies hold is agreed"
+        self._check_copies()
+        begun = [sequence for sequence, _ in self._undone]
+        first = self._sequence - len(begun) + 1
+        assert begun == list(range(first, self._sequence + 1)), "changes are done in their order"
+        assert min(self._held) < first, "a change that every copy holds is done"
+        _check_later(self.current, self._next)
+
+    def _check_copies(self) -> None:
+        if not any(self._held):
+            return  # Nothing was written in this life: recovery has judged the copies.
+        written, others = self._order[: self._copies_done], self._order[self._copies_done :]
+        for copy in written:
+            assert self._held[copy] == self._sequence, "a copy is counted when it is durable"
+        for copy in others:
+            assert self._held[copy] < self._sequence, "a copy that waits holds an older change"
+        if self._copies_done < COPIES_QUORUM:
+            first, second = self._order[COPIES_QUORUM:]
+            assert self._held[first] == self._held[second], "two copies hold the agreed change"
+            agreed = self._held[first]
+            assert agreed in (0, self._sequence - 1), "it is the one before this change"
+
     def _go_on(self) -> None:
         if self._copies_done < (COPIES_QUORUM if self._waiting else COPIES):
             self._write_copy()
@@ -67,7 +104,9 @@ class SuperblockWriter:
 
     def _start(self) -> None:
         change, done = self._waiting.popleft()
-        self._next = change(self._next)
+        changed = change(self._next)
+        _check_later(self._next, changed)
+        self._next = changed
         self._sequence += 1
         self._undone.append((self._sequence, done))
         self._order = self._order[self._copies_done :] + self._order[: self._copies_done]
@@ -84,3 +123,17 @@ class SuperblockWriter:
         everywhere = min(self._held)
         while self._undone and self._undone[0][0] <= everywhere:
             self._undone.popleft()[1]()
+
+
+def _check_later(old: Superblock, new: Superblock) -> None:
+    """Assert that a change takes nothing back that a recovery relies on."""
+    assert old.identity == new.identity, "a store keeps its identity"
+    assert old.opening <= new.opening, "openings are numbered once"
+    assert old.first_sequence <= new.first_sequence, "an opening goes on behind the one before"
+    assert old.checkpoint_number <= new.checkpoint_number, "checkpoints are numbered once"
+    assert old.covered <= new.covered, "a checkpoint covers all that the one before did"
+    assert old.synced <= new.synced, "a record that was named stays named"
+    assert old.tail <= new.tail, "a record that was freed is not needed again"
+    assert old.tail_ordinal <= new.tail_ordinal, "nor is its file"
+    assert new.tail <= new.covered + 1, "the checkpoint covers what was freed"
+    assert new.covered <= new.synced, "the journal is synced as far as the checkpoint covers it"
