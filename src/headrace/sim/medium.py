@@ -1,4 +1,4 @@
-"""What simulated disks and folders share: bytes on a medium, and what a power cut leaves of them."""
+"""What simulated disks and folders share: files on a medium, and what a power cut leaves."""
 
 from headrace.base.prng import Prng
 
