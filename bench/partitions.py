@@ -23,7 +23,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from headrace.base.limits import MIB
-from headrace.ports.disk import Synced
 from headrace.ports.host import StopWanted
 from headrace.ports.network import Ticked
 from headrace.shard.shard import Shard
@@ -32,23 +31,13 @@ from headrace.wire.commands import streams, topics
 from headrace.wire.identifiers import ToPartition
 from tests.shard import whole
 from tests.shard.visits import Visits, counted_visits
-from tests.shard.whole import START, MemoryDisk, Whole
+from tests.shard.whole import START, Whole
 
 COUNTS = (100, 1_000, 10_000)
 PER_TOPIC = 10
 IDLE_TURNS = 200
 JOURNAL_BYTES = 16 * MIB
 TICKS_MAX = 100_000
-
-
-class _Disk(MemoryDisk):
-    """Does not keep apart what a power cut would leave: that costs a copy of all files a sync."""
-
-    def sync(self) -> Synced | None:
-        if self.synced == self.written:
-            return None
-        self.synced = self.written
-        return Synced(self.synced)
 
 
 class Clock:
@@ -200,7 +189,6 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--counts", type=int, nargs="*", help="other numbers of partitions")
     chosen = parser.parse_args(arguments)
     counts = chosen.counts or (COUNTS[:1] if chosen.shortest else COUNTS)
-    setattr(whole, "MemoryDisk", _Disk)  # noqa: B010
     print(
         f"{'partitions':>10}  {'':16}{'ms':>10}{'longest':>10}{'visits':>12}{'in a turn':>12}",
         flush=True,

@@ -179,7 +179,7 @@ class Commands:
 
     def do_files(self, node: str) -> list[str]:
         found = self._node(node)
-        names = [name for name in sorted(found.disks[1].files) if name.startswith("checkpoint")]
+        names = [name for name in sorted(found.disks[1].cached) if name.startswith("checkpoint")]
         return [f"{', '.join(names)}; segments {len(found.segments.logs)}"]
 
     def do_repeat(self, count: str, *words: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from headrace.storage.config import journal_name
 from headrace.wire.numbers import FrameKind
+from tests.memory_disk import MemoryDisk
 from tests.shard.stage import GROUPS, Stage
 
 FRAMES: dict[str, int | None] = {**GROUPS, "beats": None}  # heartbeats are of no group
@@ -87,11 +88,11 @@ class Commands:
         return [text for text, _ in self.stage.take_answers()]
 
     def do_hold(self, node: str) -> None:
-        self.stage.nodes[int(node)].disk.is_holding = True
+        self.stage.nodes[int(node)].disk.is_syncing = False
 
     def do_release(self, node: str) -> list[str]:
         held = self.stage.nodes[int(node)]
-        held.disk.is_holding = False
+        held.disk.is_syncing = True
         self.stage.carry_out(held, [])
         self.stage.deliver()
         return [text for text, _ in self.stage.take_answers()]
@@ -101,21 +102,22 @@ class Commands:
 
     def do_cut(self, node: str, kept: str = "0") -> None:
         self.do_kill(node)
-        self.stage.nodes[int(node)].disk.cut(int(kept))
+        cut = self.stage.nodes[int(node)]
+        cut.disk = MemoryDisk(cut.disk.cut(int(kept)))
 
     def do_rot(self, node: str, distance: str) -> None:
         disk = self.stage.nodes[int(node)].disk
         name = max(
             (journal_name(number) for number in range(4)),
-            key=lambda each: len(bytes(disk.files.get(each, b"")).rstrip(b"\0")),
+            key=lambda each: len(bytes(disk.cached.get(each, b"")).rstrip(b"\0")),
         )
-        used = len(bytes(disk.files[name]).rstrip(b"\0"))
-        disk.files[name][used - int(distance)] ^= 0xFF
+        at = len(bytes(disk.cached[name]).rstrip(b"\0")) - int(distance)
+        disk.damage(name, at, bytes((disk.cached[name][at] ^ 0xFF,)))
 
     def do_lose(self, node: str) -> list[str]:
         disk = self.stage.nodes[int(node)].disk
         name, position, record = disk.last
-        disk.files[name][position : position + len(record)] = record
+        disk.damage(name, position, record)
         return [f"lost: {name} at {position}"]
 
     def do_boot(self, node: str) -> list[str]:
@@ -150,7 +152,7 @@ class Commands:
     def do_journal(self, node: str) -> list[str]:
         shard = self.stage.nodes[int(node)].shard
         assert shard is not None
-        names = sorted(self.stage.nodes[int(node)].disk.files)
+        names = sorted(self.stage.nodes[int(node)].disk.cached)
         return [
             f"has room: {shard.store.has_room(100)}",
             f"checkpoints: {[name for name in names if name.startswith('checkpoint')]}",

@@ -3,19 +3,7 @@
 from headrace.base.ids import METADATA_GROUP
 from headrace.base.limits import HEADER_BYTES
 from headrace.ports.disk import (
-    AllocateJournal,
-    BlockWritten,
     DiskEvent,
-    FileReplaced,
-    JournalAllocated,
-    JournalRead,
-    ReadJournal,
-    RemoveFile,
-    ReplaceFile,
-    Synced,
-    WriteBlock,
-    WriteJournal,
-    Written,
 )
 from headrace.ports.network import (
     FramesArrived,
@@ -28,7 +16,7 @@ from headrace.shard.config import GroupConfig, PlaneConfig
 from headrace.shard.consensus.checkpoints import Outside
 from headrace.shard.consensus.plane import Effect, Event, Plane
 from headrace.sim.machine import AppendMachine, encode_append
-from headrace.storage.config import StoreConfig, journal_name
+from headrace.storage.config import StoreConfig
 from headrace.storage.store import Opened, Refused, format_store, open_store
 from headrace.vsr.sessions import ClientTable
 from headrace.vsr.timeouts import Timeouts
@@ -38,34 +26,10 @@ from headrace.wire.numbers import FrameKind, Operation
 from headrace.wire.replica.decode import decode_replica
 from headrace.wire.replies import REPLY, read_answer
 from headrace.wire.requests import REQUEST, RequestHeader
+from tests.memory_disk import MemoryDisk
 
 CLIENT = 7
 GROUPS = {"m": METADATA_GROUP, "p": 1, "q": 2}
-
-
-class Disk:
-    """Files, and the writes to them that no sync has covered yet."""
-
-    def __init__(self, files: dict[str, bytes]) -> None:
-        self.files = {name: bytearray(data) for name, data in files.items()}
-        self.unsynced: list[tuple[str, int, bytes]] = []  # with what lay there before
-        self.last = ("", 0, b"")  # where the last record was written, and what lay there before
-        self.is_holding = False  # syncs do not end
-        self.written = 0
-
-    def write(self, name: str, position: int, data: bytes) -> None:
-        file = self.files.setdefault(name, bytearray())
-        file.extend(bytes(max(0, position + len(data) - len(file))))
-        self.last = (name, position, bytes(file[position : position + len(data)]))
-        self.unsynced.append(self.last)
-        file[position : position + len(data)] = data
-
-    def cut(self, kept_of_last: int) -> None:
-        """Lose what no sync covered, but for the first bytes of the last write."""
-        for number, (name, position, before) in enumerate(reversed(self.unsynced)):
-            kept = kept_of_last if number == 0 else 0
-            self.files[name][position + kept : position + len(before)] = before[kept:]
-        self.unsynced.clear()
 
 
 class Node:
@@ -74,7 +38,7 @@ class Node:
         self.count = count
         self.starts = 0
         self.shard: Plane | None = None
-        self.disk = Disk(format_store(self.store_config(), 0))
+        self.disk = MemoryDisk(format_store(self.store_config(), 0))
 
     def store_config(self) -> StoreConfig:
         return StoreConfig(
@@ -106,8 +70,8 @@ class Stage:
     ) -> list[str]:
         """Start a node from its disk, its groups at once or later; tell what recovery found."""
         node = self.nodes[number]
-        files = {name: bytes(data) for name, data in node.disk.files.items()}
-        node.disk = Disk(files)
+        files = node.disk.image()
+        node.disk = MemoryDisk(files)
         opened = open_store(node.store_config(), files)
         if isinstance(opened, Refused):
             return [f"refused: {opened.sentence}"]
@@ -143,38 +107,18 @@ class Stage:
             answer = self._carry_out(node, effect)
             if answer is not None:
                 self.step(node, answer)
-        if not node.disk.is_holding and node.disk.unsynced:
-            node.disk.unsynced.clear()
-            self.step(node, Synced(node.disk.written))
+        synced = node.disk.sync()
+        if synced is not None:
+            self.step(node, synced)
 
     def _carry_out(self, node: Node, effect: Effect) -> DiskEvent | None:
-        disk = node.disk
-        match effect:
-            case SendFrame():
-                self.flying.append((node.number, effect))
-            case SendReply():
-                self.replies.append(effect)
-            case WriteJournal():
-                disk.write(journal_name(effect.file), effect.position, effect.data)
-                disk.written = effect.sequence
-                return Written(effect.sequence) if effect.is_awaited else None
-            case AllocateJournal():
-                disk.files.setdefault(journal_name(effect.file), bytearray(effect.size))
-                return JournalAllocated(effect.file, is_done=True)
-            case ReadJournal():
-                file = disk.files[journal_name(effect.file)]
-                end = effect.position + effect.length
-                return JournalRead(effect.token, bytes(file[effect.position : end]))
-            case ReplaceFile():
-                disk.files[effect.name] = bytearray(effect.data)
-                return FileReplaced(effect.token, is_done=True)
-            case WriteBlock():
-                end = effect.position + len(effect.data)
-                disk.files[effect.name][effect.position : end] = effect.data
-                return BlockWritten(effect.token)
-            case RemoveFile():
-                disk.files.pop(effect.name, None)
-        return None
+        if isinstance(effect, SendFrame):
+            self.flying.append((node.number, effect))
+            return None
+        if isinstance(effect, SendReply):
+            self.replies.append(effect)
+            return None
+        return node.disk.carry_out(effect)
 
     def deliver(self) -> None:
         """Deliver what flies, and what comes of it; frames to nodes that are down are lost."""

@@ -28,7 +28,7 @@ class SlowStage(Stage):
     def write_block(self) -> None:
         node, block = self.blocks.pop(0)
         end = block.position + len(block.data)
-        node.disk.files[block.name][block.position : end] = block.data
+        node.disk.cached[block.name][block.position : end] = block.data
         self.step(node, BlockWritten(block.token))
 
     def spoken(self, number: int) -> list[FrameKind]:

@@ -23,7 +23,8 @@ from headrace.wire.identifiers import Consumer, First, FromOffset, Last, Next, S
 from headrace.wire.numbers import ConsumerKind, Operation, UserStatus
 from headrace.wire.options import make_options
 from headrace.wire.replies import REPLY, read_answer
-from tests.shard.whole import Client, MemoryDisk, Whole, store_config
+from tests.memory_disk import MemoryDisk
+from tests.shard.whole import Client, Whole, store_config
 
 ME = Consumer(ConsumerKind.CONSUMER, 1)
 

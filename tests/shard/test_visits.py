@@ -252,14 +252,14 @@ def test_a_checkpoint_holds_all_groups_as_of_one_moment() -> None:
     node.is_reading_segments = True
     node.tick(count)
     assert plane.checkpoints_done == 1
-    read = decode_checkpoint(bytes(node.disks[1].files["checkpoint.1"]))
+    read = decode_checkpoint(bytes(node.disks[1].cached["checkpoint.1"]))
     assert read.covered == covered < plane.store.issued
     assert [prepare_op(each.commit_header) for each in read.groups] == [1] * count
     node.crash()
     assert [each.machine.next_offset for each in node.shard.partitions.locals.values()] == [2] * 4
     checkpoint(node)
-    checkpoints = [name for name in node.disks[1].files if name.startswith("checkpoint.")]
-    read = decode_checkpoint(bytes(node.disks[1].files[checkpoints[0]]))
+    checkpoints = [name for name in node.disks[1].cached if name.startswith("checkpoint.")]
+    read = decode_checkpoint(bytes(node.disks[1].cached[checkpoints[0]]))
     assert [prepare_op(each.commit_header) for each in read.groups] == [2] * PER_TOPIC
 
 

@@ -19,22 +19,10 @@ from headrace.ports.credentials import (
     VerifyPassword,
 )
 from headrace.ports.disk import (
-    AllocateJournal,
-    BlockWritten,
-    DiskEffect,
     DiskEvent,
-    FileReplaced,
     FromStore,
-    JournalAllocated,
-    JournalRead,
     OnStore,
-    ReadJournal,
-    RemoveFile,
-    ReplaceFile,
     Synced,
-    WriteBlock,
-    WriteJournal,
-    Written,
 )
 from headrace.ports.host import MakeSnapshot, SnapshotMade
 from headrace.ports.network import (
@@ -52,7 +40,7 @@ from headrace.shard.config import PlaneConfig
 from headrace.shard.effects import ShardEffect, ShardEvent
 from headrace.shard.settings import ShardSettings
 from headrace.shard.shard import Shard
-from headrace.storage.config import StoreConfig, journal_name
+from headrace.storage.config import StoreConfig
 from headrace.storage.store import Opened, format_store, open_store
 from headrace.vsr.timeouts import Timeouts
 from headrace.wire.commands.command import Command
@@ -70,6 +58,7 @@ from headrace.wire.numbers import Transport
 from headrace.wire.replies import read_answer
 from headrace.wire.requests import encode_request
 from headrace.wire.versions import PROTOCOL_PACKED
+from tests.memory_disk import MemoryDisk
 from tests.partitions.fake_files import FakeFiles
 
 START = 1_700_000_000_000_000
@@ -84,63 +73,6 @@ CredentialEvent = PasswordVerified | PasswordHashed | TokenMinted
 
 def _hash(password: bytes) -> str:
     return f"hash of {password.decode('ascii', 'backslashreplace')}"
-
-
-class MemoryDisk:
-    """The files of one store; what was written and not synced is gone after `cut`."""
-
-    def __init__(self, files: dict[str, bytes]) -> None:
-        self.files = {name: bytearray(data) for name, data in files.items()}
-        self._durable = {name: bytes(data) for name, data in files.items()}
-        self.written = self.synced = 0
-        self.is_syncing = True  # whether syncs come back
-        self.is_full = False  # whether no file can be made or grow
-
-    def cut(self) -> dict[str, bytes]:
-        """Give what a power cut leaves."""
-        return dict(self._durable)
-
-    def image(self) -> dict[str, bytes]:
-        """Give what a killed process leaves."""
-        return {name: bytes(data) for name, data in self.files.items()}
-
-    def carry_out(self, effect: DiskEffect) -> DiskEvent | None:
-        match effect:
-            case WriteJournal():
-                file = self.files[journal_name(effect.file)]
-                file[effect.position : effect.position + len(effect.data)] = effect.data
-                self.written = effect.sequence
-                return Written(effect.sequence) if effect.is_awaited else None
-            case AllocateJournal():
-                if not self.is_full:
-                    self.files.setdefault(journal_name(effect.file), bytearray(effect.size))
-                return JournalAllocated(effect.file, is_done=not self.is_full)
-            case ReadJournal():
-                file = self.files[journal_name(effect.file)]
-                end = effect.position + effect.length
-                return JournalRead(effect.token, bytes(file[effect.position : end]))
-            case ReplaceFile():
-                if not self.is_full:
-                    self.files[effect.name] = bytearray(effect.data)
-                    self._durable[effect.name] = effect.data
-                return FileReplaced(effect.token, is_done=not self.is_full)
-            case WriteBlock():
-                end = effect.position + len(effect.data)
-                self.files[effect.name][effect.position : end] = effect.data
-                self._durable[effect.name] = bytes(self.files[effect.name])
-                return BlockWritten(effect.token)
-            case RemoveFile():
-                self.files.pop(effect.name, None)
-                self._durable.pop(effect.name, None)
-        return None
-
-    def sync(self) -> Synced | None:
-        if self.synced == self.written or not self.is_syncing:
-            return None
-        self.synced = self.written
-        for name, data in self.files.items():
-            self._durable[name] = bytes(data)
-        return Synced(self.synced)
 
 
 JOURNAL_BYTES = 4 * MIB

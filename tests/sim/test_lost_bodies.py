@@ -17,7 +17,7 @@ def write(store: Store, disk: FakeDisk, *ops: int, sync: bool) -> list[tuple[str
         store.flush(sync=sync)
     while disk.step(store, may_sync=sync):
         pass
-    return list(disk._unsynced)
+    return list(disk.unsynced)
 
 
 def damage(files: dict[str, bytes], written: tuple[str, int, bytes]) -> dict[str, bytes]:

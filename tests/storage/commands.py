@@ -142,7 +142,7 @@ class Commands:
         self.stage.close(self.stage.disk.files())
 
     def do_cut(self, kept: str = "0") -> None:
-        self.stage.close(self.stage.disk.cut(int(kept)))
+        self.stage.close(self.stage.disk.cut_after(int(kept)))
 
     def do_rot(self, what: str, place: str = "") -> None:
         if what == SUPERBLOCK_NAME:

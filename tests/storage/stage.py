@@ -26,7 +26,6 @@ class Disk(FakeDisk):
         super().__init__(files)
         self.left = left  # how many effects of a kind are still carried out
         self.held: list[DiskEffect] = []
-        self.is_syncing = True
 
     def take(self, store: Store) -> None:
         store.check()
@@ -48,9 +47,9 @@ class Disk(FakeDisk):
         self.held.clear()
         self.is_syncing = True
 
-    def cut(self, kept: int) -> dict[str, bytes]:
+    def cut_after(self, kept: int) -> dict[str, bytes]:
         """Cut the power; of the writes that no sync covered the first bytes stay."""
-        for name, position, data in self._unsynced:
+        for name, position, data in self.unsynced:
             part = data[:kept]
             kept -= len(part)
             self.durable[name][position : position + len(part)] = part

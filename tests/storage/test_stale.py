@@ -126,7 +126,7 @@ def test_nothing_is_written_before_the_groups_live() -> None:
     store.flush(sync=False)
     while disk.step(store, may_sync=False):
         pass
-    [(_, position, data)] = disk._unsynced
+    [(_, position, data)] = disk.unsynced
     held = before[journal_name(0)]
     torn = held[:position] + data[:-300] + held[position + len(data) - 300 :]
     disk = FakeDisk(before | {journal_name(0): torn})

@@ -25,7 +25,7 @@ def image(*, replica_count: int = 3) -> tuple[dict[str, bytes], list[tuple[int, 
         store.flush(sync=False)
     while disk.step(store, may_sync=False):
         pass
-    return before, [(position, data) for _, position, data in disk._unsynced]
+    return before, [(position, data) for _, position, data in disk.unsynced]
 
 
 def put(files: dict[str, bytes], position: int, data: bytes) -> dict[str, bytes]:
