@@ -34,6 +34,11 @@ class WriteJournal(msgspec.Struct, frozen=True):
         """The record in one piece."""
         return b"".join(self.parts)
 
+    @property
+    def length(self) -> int:
+        """How many bytes are written, with the terminator behind the record."""
+        return sum(len(part) for part in self.parts)
+
 
 class AllocateJournal(msgspec.Struct, frozen=True):
     """Make a journal file of that size, its space taken; answered by `JournalAllocated`."""

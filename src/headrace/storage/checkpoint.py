@@ -70,6 +70,8 @@ class CheckpointEncoder:
     def check(self, newest: Mapping[int, bytes]) -> None:
         """Assert that the blocks are those of the groups as they were given last."""
         assert self._seen.keys() == self._blocks.keys(), "a block is kept with its value"
+        for number, group in self._seen.items():
+            assert number == group.state.group, "a group is kept under its number"
         assert self._blocks == newest, "the next checkpoint has every group as given last"
 
     def encode(
@@ -81,11 +83,13 @@ class CheckpointEncoder:
         ceilings: Mapping[int, int],
     ) -> bytes:
         """Return the whole file; `blocks` are those of all groups, by their numbers."""
-        assert number > 0
+        assert number > 0, "number 0 stands for no checkpoint"
+        assert covered >= 0, "sequences begin at 1"
         # The file holds all groups, but nothing here is done for each of them in Python.
         ordered = map(blocks.__getitem__, sorted(blocks))
         words = list(chain.from_iterable(sorted(ceilings.items())))
         limits = struct.pack(f"<{len(words)}Q", *words)
+        length = _HEAD.size + len(limits) + sum(map(len, blocks.values())) + _CHECKSUM_BYTES
         head = _HEAD.pack(
             _MAGIC,
             CHECKPOINT_VERSION,
@@ -93,11 +97,12 @@ class CheckpointEncoder:
             self._identity.pack(),
             number,
             covered,
-            _HEAD.size + len(limits) + sum(map(len, blocks.values())) + _CHECKSUM_BYTES,
+            length,
             len(blocks),
             len(ceilings),
         )
         covered_bytes = b"".join([head, limits, *ordered])
+        assert len(covered_bytes) + _CHECKSUM_BYTES == length, "the file says how long it is"
         return covered_bytes + xxh3_64(covered_bytes).to_bytes(_CHECKSUM_BYTES, "little")
 
 
@@ -146,8 +151,8 @@ def decode_checkpoint(data: Data) -> Checkpoint:
 
 def _encode_group(group: GroupCheckpoint) -> bytes:
     state = group.state
-    assert len(group.commit_header) in (0, HEADER_BYTES)
-    assert state.log_view <= state.view
+    assert len(group.commit_header) in (0, HEADER_BYTES), "it has one from the first commit on"
+    assert state.log_view <= state.view, "no log is newer than the view of its group"
     parts = [group.commit_header, group.client_table]
     for artifact in group.artifacts:
         parts.append(_ARTIFACT.pack(artifact.kind, 0, artifact.frontier, len(artifact.data)))

@@ -71,9 +71,9 @@ def unpack_identity(data: bytes | memoryview) -> Identity:
 
 def identity_of(config: StoreConfig, incarnation: int) -> Identity:
     """Give the identity of a store of that configuration in one of its lives."""
-    assert 1 <= config.replica_count <= REPLICAS_MAX
-    assert 0 <= config.replica < config.replica_count
-    assert 0 <= incarnation < 1 << 128
+    assert 1 <= config.replica_count <= REPLICAS_MAX, "the configuration was checked"
+    assert 0 <= config.replica < config.replica_count, "replicas are numbered from 0"
+    assert 0 <= incarnation < 1 << 128, "it has 16 bytes in every file"
     return Identity(
         cluster=config.cluster,
         replica=config.replica,
@@ -99,7 +99,9 @@ def journal_key(identity: Identity) -> JournalKey:
 def file_bytes_of(config: StoreConfig) -> int:
     """Give the size of each journal file."""
     size = config.journal_bytes_max // config.journal_files
-    return size - size % FILE_ALIGNMENT
+    size -= size % FILE_ALIGNMENT
+    assert size * config.journal_files <= config.journal_bytes_max, "files share the bound"
+    return size
 
 
 def journal_name(file: int) -> str:

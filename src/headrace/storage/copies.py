@@ -21,7 +21,8 @@ _HEAD = struct.Struct("<8sIIQII")
 _CHECKSUM_AT = BLOCK_BYTES - 8
 PAYLOAD_BYTES_MAX = _CHECKSUM_AT - _HEAD.size
 
-assert COPIES_QUORUM * 2 <= COPIES
+assert COPIES_QUORUM * 2 <= COPIES, "one change is agreed while the next is written"
+assert COPIES_QUORUM > 1, "one damaged copy does not decide"
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -43,9 +44,9 @@ class Choice(msgspec.Struct, frozen=True):
 
 def encode_copy(*, magic: bytes, version: int, copy: int, sequence: int, payload: bytes) -> bytes:
     """Write one block."""
-    assert 0 <= copy < COPIES
-    assert sequence > 0
-    assert 0 < len(payload) <= PAYLOAD_BYTES_MAX
+    assert 0 <= copy < COPIES, "each copy has its place"
+    assert sequence > 0, "sequence 0 is that of no copy"
+    assert 0 < len(payload) <= PAYLOAD_BYTES_MAX, "a block holds the record"
     block = bytearray(BLOCK_BYTES)
     _HEAD.pack_into(block, 0, magic, version, copy, sequence, len(payload), 0)
     block[_HEAD.size : _HEAD.size + len(payload)] = payload
@@ -73,6 +74,9 @@ def choose_copy(data: Data, *, magic: bytes, version: int) -> Choice:
     damaged = tuple(copy for copy, one in enumerate(found) if one is None)
     behind = [copy for copy, one in enumerate(found) if one != (best_sequence, best_payload)]
     order = sorted(range(COPIES), key=lambda copy: (copy not in damaged, copy not in behind, copy))
+    chosen = [copy for copy in range(COPIES) if copy not in behind]
+    assert tuple(order[COPIES - len(chosen) :]) == tuple(chosen), "they are overwritten last"
+    assert not best_payload or len(chosen) >= COPIES_QUORUM, "two copies decide"
     return Choice(
         payload=best_payload,
         sequence=best_sequence,

@@ -31,6 +31,7 @@ class _Run:
 
     def append(self, place: Place) -> None:
         """Hold one more op behind the last."""
+        assert place.ordinal == self.ordinal, "a run lies in one file"
         self.packed += _PLACE.pack(
             place.header_hash,
             place.header_at,
@@ -42,6 +43,7 @@ class _Run:
 
     def get(self, op: int) -> Place:
         """Give the place of an op of the run."""
+        assert self.first <= op < self.end, "another run holds it"
         header_hash, header_at, body_at, body_bytes, is_never_held = _PLACE.unpack_from(
             self.packed, (op - self.first) * _PLACE.size
         )
@@ -60,6 +62,7 @@ class _Run:
 
     def cut(self, op: int) -> "_Run":
         """End before an op; give the rest as a run of its own."""
+        assert self.first < op < self.end, "a cut leaves two runs"
         kept_bytes = (op - self.first) * _PLACE.size
         rest = _Run(self.ordinal, op, self.packed[kept_bytes:])
         del self.packed[kept_bytes:]
@@ -80,7 +83,7 @@ class Index:
 
     def put(self, group: int, op: int, place: Place) -> None:
         """Hold an op; an older entry of the same op is not held any more."""
-        assert op > 0
+        assert op > 0, "op 0 is the empty log"
         runs = self._runs.get(group)
         if runs is None:
             runs = self._runs[group] = []
@@ -93,6 +96,8 @@ class Index:
             at += 1
             self._groups_of.setdefault(place.ordinal, {})[group] = None
         runs[at - 1].append(place)
+        assert runs[at - 1].end == op + 1, "the op stands at its place in the run"
+        assert at == 1 or runs[at - 2].end <= runs[at - 1].first, "runs do not overlap"
 
     def find(self, group: int, op: int) -> Place | None:
         """Give where an op lies."""
@@ -148,4 +153,5 @@ def _split(runs: list[_Run], op: int) -> int:
     at = bisect_left(runs, op, key=_first_of)
     if at and runs[at - 1].end > op:
         runs.insert(at, runs[at - 1].cut(op))
+    assert not at or runs[at - 1].end <= op, "no run reaches over the start of the op"
     return at

@@ -14,6 +14,7 @@ Invariants: sequences are placed in order, each once; a record carries the highe
 
 from collections import deque
 from collections.abc import Iterable
+from itertools import pairwise
 
 import msgspec
 
@@ -29,6 +30,7 @@ from headrace.storage.records import (
     RECORD_ALIGNMENT,
     RECORD_HEADER_BYTES,
     RECORD_VERSION,
+    TERMINATOR,
     Entry,
     Head,
     Kind,
@@ -45,6 +47,8 @@ SYNC_TICKS = 5
 SYNC_BYTES = 16 * MIB
 ALLOCATE_TICKS = 100
 _REWRITE_RECORD_BYTES = 256 * KIB  # larger ones would waste the ends of files
+
+assert _REWRITE_RECORD_BYTES < SYNC_BYTES, "copies do not force syncs of their own"
 
 
 class _Batch(msgspec.Struct, frozen=True):
@@ -79,7 +83,8 @@ class Journal:
         outbox: Outbox,
     ) -> None:
         sequence = start.sequence
-        assert record_bytes_max <= ring.file_bytes
+        assert record_bytes_max <= ring.file_bytes, "a record fits a file"
+        assert ring.head.last == sequence, "the ring ends with the last record"
         self.ring = ring
         self.index = index
         self.is_open = False  # until the superblock names this opening, nothing is placed
@@ -121,7 +126,7 @@ class Journal:
     def stage(self, entry: Entry) -> None:
         """Add an entry to the next record."""
         size = entry.size
-        assert record_bytes(size) <= self._record_bytes_max
+        assert record_bytes(size) <= self._record_bytes_max, "admission has refused larger ones"
         if not self._chunks or not self._holds(self._chunk_bytes[-1] + size):
             self._chunks.append([])
             self._chunk_bytes.append(0)
@@ -140,6 +145,7 @@ class Journal:
         for chunk, size in zip(chunks, sizes, strict=True):
             is_last = chunk is chunks[-1]
             self._enqueue(chunk, size, sync=sync and is_last, is_awaited=is_awaited and is_last)
+        assert self._data_last < self.issued, "what was staged has a sequence of its own"
         self._data_last = self.issued
         self.pump()
         return self.issued
@@ -169,6 +175,7 @@ class Journal:
 
     def has_room(self, body_bytes: int, held_count: int, held_bytes: int) -> bool:
         """Whether an op may be admitted, and before it so many others of a size together."""
+        assert held_bytes == 0 or held_count > 0, "bytes are held back with their ops"
         size = record_bytes(PREPARE_ENTRY_BYTES + body_bytes)
         if size > self._record_bytes_max or self.is_starved:
             return False
@@ -185,6 +192,7 @@ class Journal:
 
         It may join the record that is staged, which then as a whole may need another file.
         """
+        assert held_bytes == 0 or held_count > 0, "bytes are held back with their ops"
         size = PREPARE_ENTRY_BYTES + body_bytes
         if not self._holds(size):
             return False
@@ -218,7 +226,7 @@ class Journal:
 
     def on_allocated(self, file: int, *, is_done: bool) -> None:
         """Take the answer to the last request for space."""
-        assert file == self._allocating
+        assert file == self._allocating, "one file is asked for at a time"
         self._allocating = None
         if is_done:
             self._starved_at = None
@@ -231,12 +239,12 @@ class Journal:
 
     def on_written(self, sequence: int) -> None:
         """Take the completion of writes."""
-        assert sequence <= self.placed
+        assert sequence <= self.placed, "only placed records are written"
         self.written = max(self.written, sequence)
 
     def on_synced(self, sequence: int) -> None:
         """Take the completion of a sync."""
-        assert sequence <= self.placed
+        assert sequence <= self.placed, "only placed records are synced"
         if sequence > self.synced:
             self.synced = sequence
             self.written = max(self.written, sequence)
@@ -244,6 +252,7 @@ class Journal:
 
     def tick(self, now: int) -> None:
         """Force what is due: a sync, a sync point, another request for space."""
+        assert self._now <= now, "time never falls"
         self._now = now
         if self._starved_at is not None and now - self._starved_at >= ALLOCATE_TICKS:
             self._ask_space(is_retry=True)
@@ -270,6 +279,7 @@ class Journal:
         self._check_positions()
         self._check_staged()
         self._check_queue()
+        self._check_writes()
 
     def _check_positions(self) -> None:
         assert self.synced <= self.written <= self.placed <= self.issued, "a record goes one way"
@@ -283,7 +293,9 @@ class Journal:
         assert self._unsynced_bytes < SYNC_BYTES, "so many bytes ask for a sync"
         is_sync_asked = self._sync_asked == self.placed
         assert is_sync_asked == (not self._unsynced_bytes), "the rest of the records is counted"
-        assert self.is_open or not self.placed_bytes, "the opening is durable before any record"
+        assert self.is_open or self.placed_bytes == 0, "the opening is durable before any record"
+        assert self._unsynced_since <= self._now, "time never falls"
+        assert self._synced_at <= self._now, "time never falls"
 
     def _check_staged(self) -> None:
         assert len(self._chunks) == len(self._chunk_bytes), "each chunk has its size"
@@ -304,6 +316,26 @@ class Journal:
         assert not (self._queue and is_placeable), "no record waits that has its space"
         is_asked = self._allocating is not None or self.is_starved
         assert self.ring.wanted_file() is None or is_asked, "a wanted file is asked for"
+
+    def _check_writes(self) -> None:
+        """Assert that the records to be written lie one behind another and end at the position."""
+        writes = self._outbox.waiting(WriteJournal)
+        end = len(TERMINATOR)
+        for before, after in pairwise(writes):
+            assert before.sequence + 1 == after.sequence, "records are written in their order"
+            if before.file == after.file:
+                assert after.position == before.position + before.length - end, "they are adjacent"
+            else:
+                assert after.position == 0, "a new file begins with a record"
+        if writes:
+            last = writes[-1]
+            is_full = self.ring.position == self.ring.file_bytes
+            written = last.length if is_full else last.length - end
+            assert last.sequence == self.placed, "a placed record is written"
+            assert last.file == self.ring.file_of(self.ring.head.ordinal), "it is in the head"
+            assert last.position + written == self.ring.position, "the next one follows it"
+        asked = [effect.file for effect in self._outbox.waiting(AllocateJournal)]
+        assert asked in ([], [self._allocating]), "one file is asked for at a time"
 
     def _holds(self, entries_bytes: int) -> bool:
         return record_bytes(entries_bytes) <= self._record_bytes_max
@@ -330,10 +362,12 @@ class Journal:
     ) -> None:
         self.issued += 1
         size = record_bytes(entries_bytes)
+        assert size <= self._record_bytes_max, "a record fits a file"
         self._queue.append(_Batch(self.issued, entries, size, sync, is_awaited))
 
     def _place(self, batch: _Batch) -> None:
-        assert batch.sequence == self.placed + 1
+        assert batch.sequence == self.placed + 1, "sequences have no gap"
+        assert self.synced <= self.written <= self.placed, "a record vouches for placed ones"
         ring = self.ring
         head_before = ring.head.ordinal
         position = ring.advance(batch.size, batch.sequence)
@@ -374,6 +408,7 @@ class Journal:
 
     def _count_sync(self, batch: _Batch) -> bool:
         """Say whether the record asks for a sync, and remember since when one is due."""
+        assert self._sync_asked < batch.sequence, "a sync is asked for with a new record"
         self._unsynced_bytes += batch.size
         if batch.sync or self._unsynced_bytes >= SYNC_BYTES:
             self._sync_asked = batch.sequence
@@ -395,6 +430,7 @@ class Journal:
                 body_at=position + body_at if entry.body is not None else 0,
             )
             header_at += len(entry.extra)
+        assert header_at == position + bodies_at[0], "bodies begin where the entries end"
 
     def _ask_space(self, *, is_retry: bool = False) -> None:
         if self._allocating is not None or (self.is_starved and not is_retry):
@@ -413,7 +449,8 @@ def apply_to_index(
     """Let the index follow one entry; recovery and writing share it."""
     if entry.kind == Kind.PREPARE:
         header = entry.extra
-        assert len(header) == HEADER_BYTES
+        assert len(header) == HEADER_BYTES, "what is staged or was read is a whole header"
+        assert body_at == 0 or header_at < body_at, "bodies follow the entries of their record"
         hashed = xxh3_64(header)
         place = Place(
             ordinal, header_at, hashed, body_at, prepare_body_bytes(header), entry.is_never_held

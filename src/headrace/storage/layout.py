@@ -29,7 +29,8 @@ class LayoutRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 def encode_layout(record: LayoutRecord, *, sequence: int) -> tuple[bytes, ...]:
     """Write the four blocks; they go to the disk one at a time, each synced."""
-    assert record.shard_count > 0
+    assert record.shard_count > 0, "a node without shards holds nothing"
+    assert 0 <= record.replica < record.replica_count, "replicas are numbered from 0"
     payload = _FIELDS.pack(
         record.cluster.to_bytes(16, "little"),
         record.replica,

@@ -28,6 +28,7 @@ class VersionError(CorruptError):
 def encode_marker(identity: Identity) -> bytes:
     """Give the whole file."""
     covered = _HEAD.pack(_MAGIC, MARKER_VERSION, MARKER_BYTES) + identity.pack()
+    assert len(covered) == _CHECKSUM_AT, "the checksum ends the file"
     return covered + xxh3_64(covered).to_bytes(8, "little")
 
 

@@ -1,10 +1,12 @@
 """What the store asks of the disk, in order, until it is taken."""
 
-from itertools import pairwise
+from typing import TypeVar
 
-from headrace.ports.disk import DiskEffect, WriteJournal
+from headrace.ports.disk import DiskEffect, ReadJournal, ReplaceFile, WriteBlock
 from headrace.ports.probes import Probes
 from headrace.ports.recovered import Finding
+
+E = TypeVar("E", bound=DiskEffect)
 
 
 class Outbox:
@@ -34,13 +36,19 @@ class Outbox:
         effects, self._effects = self._effects, []
         return effects
 
-    def check(self, placed: int) -> None:
-        """Assert that the records to be written end with the one that was placed last."""
-        writes = [effect for effect in self._effects if isinstance(effect, WriteJournal)]
-        for before, after in pairwise(writes):
-            assert before.sequence + 1 == after.sequence, "records are written in their order"
-            assert (before.file, before.position) != (after.file, after.position), "each once"
-        assert not writes or writes[-1].sequence == placed, "a placed record is written"
+    def waiting(self, kind: type[E]) -> list[E]:
+        """Return the effects of a kind that were not taken yet, in order."""
+        return [effect for effect in self._effects if isinstance(effect, kind)]
+
+    def check(self) -> None:
+        """Assert that no two effects that wait share a token."""
+        tokens = [
+            effect.token
+            for effect in self._effects
+            if isinstance(effect, ReadJournal | ReplaceFile | WriteBlock)
+        ]
+        assert len(tokens) == len(dict.fromkeys(tokens)), "an answer has one effect"
+        assert all(0 < token <= self._token for token in tokens), "tokens are given out here"
 
     def take_findings(self) -> list[Finding]:
         """Give all findings, once."""

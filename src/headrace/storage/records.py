@@ -53,6 +53,10 @@ _GROUP = PREPARE.struct("group")
 _SIZE = PREPARE.struct("size")
 _OPERATION_AT = PREPARE.at("operation")
 
+assert RECORD_HEADER_BYTES % RECORD_ALIGNMENT == 0, "recovery looks at aligned places"
+assert len(TERMINATOR) <= RECORD_HEADER_BYTES, "the next record overwrites the terminator"
+assert _HEAD.size <= _CHECKSUM_AT, "the fields end before the checksum"
+
 
 class Kind(IntEnum):
     """What an entry says."""
@@ -132,8 +136,8 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
 
 def prepare_entry(header: bytes, body: Buffer | None, *, is_never_held: bool) -> Entry:
     """Give the entry of one op; a body that is still awaited is none."""
-    assert len(header) == HEADER_BYTES
-    assert body is None or len(body) == prepare_body_bytes(header)
+    assert len(header) == HEADER_BYTES, "a prepare is stored with its whole header"
+    assert body is None or len(body) == prepare_body_bytes(header), "the header names its body"
     if header[KIND_OFFSET] != FrameKind.PREPARE:  # A repaired prepare is the prepare it repeats.
         header = header[:KIND_OFFSET] + bytes([FrameKind.PREPARE]) + header[KIND_OFFSET + 1 :]
     flags = _FLAG_BODY if body is not None else _FLAG_NEVER_HELD if is_never_held else 0
@@ -142,7 +146,7 @@ def prepare_entry(header: bytes, body: Buffer | None, *, is_never_held: bool) ->
 
 def view_entry(state: ViewState) -> Entry:
     """Give the entry of a group's view."""
-    assert state.log_view <= state.view
+    assert state.log_view <= state.view, "no log is newer than the view of its group"
     flags = (
         (_FLAG_SUSPECT if state.is_suspect else 0)
         | (_FLAG_VIEW_LOST if state.is_view_lost else 0)
@@ -220,6 +224,8 @@ def build_record(
             bodies.append(entry.body)
             body_at += len(entry.body)
     length = body_at + -body_at % RECORD_ALIGNMENT
+    assert length == head.length, "a record is as large as the space that was taken for it"
+    assert head.synced < head.sequence, "a record vouches for earlier ones"
     packed = _HEAD.pack(
         RECORD_MAGIC,
         RECORD_VERSION,

@@ -19,6 +19,8 @@ CONTROL_FILES_FREE = 1  # ... and one that only the rewriting of live entries ma
 RESERVE_SHARE = 2
 _FILES_AHEAD = 3  # so many files behind the head are allocated before they are needed
 
+assert CONTROL_FILES_FREE < ADMISSION_FILES_FREE <= _FILES_AHEAD, "what is kept free is allocated"
+
 
 class UsedFile(msgspec.Struct):
     """A file in use, and the sequences it holds; `last` is `first - 1` while it holds none."""
@@ -41,8 +43,9 @@ class Ring:
         is_allocated: list[bool],
     ) -> None:
         assert used
-        assert len(used) <= files_count == len(is_allocated)
-        assert 0 <= position <= file_bytes
+        assert len(used) <= files_count == len(is_allocated), "no file is in use twice"
+        assert files_count > ADMISSION_FILES_FREE, "admission may fill a file"
+        assert 0 <= position <= file_bytes, "no record spans two files"
         self.files_count = files_count
         self.file_bytes = file_bytes
         self.used = used  # oldest first; the last is the head
@@ -88,6 +91,7 @@ class Ring:
 
     def allocate(self, file: int) -> None:
         """Note that a file has its space."""
+        assert 0 <= file < self.files_count, "it is a file of this ring"
         self._is_allocated[file] = True
         self._ready_count = self._count_ready()
 
@@ -105,6 +109,7 @@ class Ring:
 
     def can_place(self, sizes: Iterable[int], *, leave: int) -> bool:
         """Whether these records fit, where opening a file must leave so many free."""
+        assert 0 <= leave < ADMISSION_FILES_FREE, "admission leaves more than placing"
         opened, ready, _ = self._after(sizes)
         return ready >= leave if opened else ready >= 0
 
@@ -126,7 +131,7 @@ class Ring:
 
         The file for live entries stays free, and of the one before it what control entries need.
         """
-        assert 0 < parts <= RESERVE_PARTS
+        assert 0 < parts <= RESERVE_PARTS, "nobody may use more than the reserve"
         _, ready, position = self._after(sizes)
         if ready == CONTROL_FILES_FREE:
             return position <= self.reserve_bytes * parts // RESERVE_PARTS
@@ -141,6 +146,7 @@ class Ring:
                 position, opened = 0, opened + 1
             is_head_used = is_head_used or opened == 0
             position += size
+            assert position <= self.file_bytes, "a record fits a file"
         if is_head_used and not self._is_allocated[self._head_file]:
             return opened, -1, position
         return opened, self._ready_count - opened, position
@@ -150,15 +156,17 @@ class Ring:
         if self.position + size > self.file_bytes:
             self.open_next(sequence)
         position = self.position
-        assert position + size <= self.file_bytes
-        assert sequence == self.head.last + 1
+        assert position + size <= self.file_bytes, "no record spans two files"
+        assert sequence == self.head.last + 1, "sequences have no gap"
         self.position += size
         self.head.last = sequence
         return position
 
     def open_next(self, sequence: int) -> None:
         """Make the next file the head."""
-        assert len(self.used) < self.files_count
+        assert len(self.used) < self.files_count, "a file in use is not overwritten"
+        assert self._ready_count > 0, "a file is opened when its space is taken"
+        assert sequence == self.head.last + 1, "the new file goes on where the head ends"
         self.head = UsedFile(self.head.ordinal + 1, sequence, sequence - 1)
         self.used.append(self.head)
         self.position = 0
@@ -166,9 +174,11 @@ class Ring:
 
     def release(self, count: int) -> None:
         """Free the oldest files."""
-        assert 0 <= count < len(self.used)
+        assert 0 <= count < len(self.used), "the head is never freed"
+        ready_before = self._ready_count
         del self.used[:count]
         self._ready_count = self._count_ready()
+        assert self._ready_count >= ready_before, "freeing takes no space away"
 
     def check(self) -> None:
         """Assert that the account of space is consistent."""
@@ -182,4 +192,6 @@ class Ring:
             assert used.first <= used.last + 1, "sequences rise within a file"
         assert self._ready_count == self._count_ready(), "the count follows the files"
         assert self._ready_count + len(self.used) <= self.files_count, "a ready file is free"
+        assert self.used_bytes <= self.files_count * self.file_bytes, "what is used has its file"
         assert self.reserve_bytes < self.file_bytes, "control entries have a part of the reserve"
+        assert self.reserve_bytes <= self.admission_bytes, "the reserve is the smaller part"

@@ -486,7 +486,7 @@ class Store:
     def check(self) -> None:
         """Assert what holds between any two events; for tests and the simulator."""
         self._journal.check()
-        self._outbox.check(self._journal.placed)
+        self._outbox.check()
         self._reads.check()
         self._writer.check()
         self._checkpointer.check()

@@ -8,7 +8,13 @@ import struct
 import msgspec
 
 from headrace.storage.config import IDENTITY_BYTES, Identity, unpack_identity
-from headrace.storage.copies import Choice, choose_copy, encode_copies, encode_copy
+from headrace.storage.copies import (
+    PAYLOAD_BYTES_MAX,
+    Choice,
+    choose_copy,
+    encode_copies,
+    encode_copy,
+)
 from headrace.wire.codec import Data
 from headrace.wire.errors import CorruptError
 
@@ -19,6 +25,8 @@ _MAGIC = b"HRSUPER1"
 _FIELDS = struct.Struct(f"<{IDENTITY_BYTES}s11QIIII")
 _OPENING = struct.Struct("<QQ")
 _CLEAN = 1
+
+assert _FIELDS.size + HISTORY_MAX * _OPENING.size <= PAYLOAD_BYTES_MAX, "a copy holds the record"
 
 
 class Opening(msgspec.Struct, frozen=True):
@@ -127,8 +135,9 @@ def decode_superblock(payload: Data) -> Superblock:
 
 
 def _payload(superblock: Superblock) -> bytes:
-    assert superblock.covered <= superblock.synced
-    assert len(superblock.history) <= HISTORY_MAX
+    assert superblock.covered <= superblock.synced, "a checkpoint covers synced records"
+    assert len(superblock.history) <= HISTORY_MAX, "a copy holds the record"
+    assert superblock.tail > 0, "sequences begin at 1"
     fields = _FIELDS.pack(
         superblock.identity.pack(),
         superblock.checkpoint_number,

@@ -28,7 +28,7 @@ class SuperblockWriter:
     def __init__(
         self, current: Superblock, *, sequence: int, order: tuple[int, ...], outbox: Outbox
     ) -> None:
-        assert sorted(order) == list(range(COPIES))
+        assert sorted(order) == list(range(COPIES)), "each copy has its turn"
         self.current = current  # the newest agreed one
         self._sequence = sequence
         self._order = order
@@ -56,6 +56,7 @@ class SuperblockWriter:
         if token != self._token:
             return False
         self._token = 0
+        assert self._copies_done < COPIES, "a change is written to each copy once"
         self._held[self._order[self._copies_done]] = self._sequence
         self._copies_done += 1
         if self._copies_done == COPIES_QUORUM:
@@ -76,11 +77,21 @@ class SuperblockWriter:
         assert is_writing or not self._undone, "no change is left undone"
         assert (self.current is self._next) or is_writing, "what all copies hold is agreed"
         self._check_copies()
+        self._check_block()
         begun = [sequence for sequence, _ in self._undone]
         first = self._sequence - len(begun) + 1
         assert begun == list(range(first, self._sequence + 1)), "changes are done in their order"
         assert min(self._held) < first, "a change that every copy holds is done"
         _check_later(self.current, self._next)
+
+    def _check_block(self) -> None:
+        blocks = self._outbox.waiting(WriteBlock)
+        assert len(blocks) <= 1, "copies are written one at a time"
+        for block in blocks:
+            copy = self._order[self._copies_done]
+            assert block.token == self._token, "its completion is awaited"
+            assert block.position == copy * BLOCK_BYTES, "each copy has its place"
+            assert len(block.data) == BLOCK_BYTES, "no copy reaches into another"
 
     def _check_copies(self) -> None:
         if not any(self._held):
@@ -88,6 +99,7 @@ class SuperblockWriter:
         written, others = self._order[: self._copies_done], self._order[self._copies_done :]
         for copy in written:
             assert self._held[copy] == self._sequence, "a copy is counted when it is durable"
+        assert max(self._held) <= self._sequence, "no copy holds a change that was not begun"
         for copy in others:
             assert self._held[copy] < self._sequence, "a copy that waits holds an older change"
         if self._copies_done < COPIES_QUORUM:
@@ -103,6 +115,8 @@ class SuperblockWriter:
             self._start()
 
     def _start(self) -> None:
+        assert self._token == 0, "copies are written one at a time"
+        assert self._copies_done >= COPIES_QUORUM, "a change is agreed before the next begins"
         change, done = self._waiting.popleft()
         changed = change(self._next)
         _check_later(self._next, changed)
@@ -115,12 +129,14 @@ class SuperblockWriter:
 
     def _write_copy(self) -> None:
         copy = self._order[self._copies_done]
+        assert self._held[copy] < self._sequence, "a change is written to each copy once"
         self._token = self._outbox.new_token()
         data = encode_superblock(self._next, copy=copy, sequence=self._sequence)
         self._outbox.put(WriteBlock(self._token, SUPERBLOCK_NAME, copy * BLOCK_BYTES, data))
 
     def _tell_done(self) -> None:
         everywhere = min(self._held)
+        assert everywhere <= self._sequence, "no copy holds a change that was not begun"
         while self._undone and self._undone[0][0] <= everywhere:
             self._undone.popleft()[1]()
 
@@ -128,6 +144,8 @@ class SuperblockWriter:
 def _check_later(old: Superblock, new: Superblock) -> None:
     """Assert that a change takes nothing back that a recovery relies on."""
     assert old.identity == new.identity, "a store keeps its identity"
+    assert old.journal_files == new.journal_files, "a ring keeps its number of files"
+    assert old.file_bytes == new.file_bytes, "and their size"
     assert old.opening <= new.opening, "openings are numbered once"
     assert old.first_sequence <= new.first_sequence, "an opening goes on behind the one before"
     assert old.checkpoint_number <= new.checkpoint_number, "checkpoints are numbered once"
