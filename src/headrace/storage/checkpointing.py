@@ -23,7 +23,7 @@ from headrace.storage.checkpoint import CheckpointEncoder, checkpoint_checksum
 from headrace.storage.config import checkpoint_name
 from headrace.storage.journal import Journal
 from headrace.storage.outbox import Outbox
-from headrace.storage.records import Entry, prepare_entry, prepare_op
+from headrace.storage.records import Entry, prepare_entry, prepare_group, prepare_op
 from headrace.storage.ring import UsedFile
 from headrace.storage.superblock import Superblock
 from headrace.storage.superblock_writer import SuperblockWriter
@@ -197,7 +197,9 @@ class Checkpointer:
 
     def begin(self, ceilings: dict[int, int], live: Live, covered: int) -> int:
         """Start a checkpoint, or the next one after that which runs; return its number."""
-        assert covered <= self._journal.issued
+        assert covered <= self._journal.issued, "only issued records are covered"
+        assert self._writer.current.covered <= covered, "checkpoints go forward"
+        assert self.number <= self._number_last, "each checkpoint has a number of its own"
         self._number_last += 1
         changes, self._staged = self._staged, _Changes()
         order = _Order(self._number_last, covered, changes, dict(ceilings), live)
@@ -209,7 +211,9 @@ class Checkpointer:
             self._start(order, Phase.RETRYING)
         else:
             self._outbox.probes.hit("checkpoint: one waits for another")
+            assert self._current.covered <= covered, "checkpoints go forward"
             if self._next is not None:
+                assert self._next.covered <= covered, "checkpoints go forward"
                 self._next.changes.add(changes)
                 order.changes = self._next.changes
             self._next = order
@@ -226,6 +230,7 @@ class Checkpointer:
             order.enter(Phase.STARVED)
             return
         order.enter(Phase.SYNCING)
+        assert order.freed_count == 0, "files are chosen once"
         entries = self._choose_files(order)
         if entries or self._journal.synced < order.covered or not order.covered:
             self._journal.is_urgent = True
@@ -233,6 +238,7 @@ class Checkpointer:
         else:
             # Nothing must be written first; a journal that is full to the brim could not.
             order.synced_wanted = order.covered
+        assert 0 < order.synced_wanted <= self._journal.issued, "a sync can reach it"
         self.on_progress()
 
     def on_progress(self) -> None:
@@ -247,6 +253,7 @@ class Checkpointer:
 
     def tick(self, now: int) -> None:
         """Try again when there was no space."""
+        assert self._now <= now, "time never falls"
         self._now = now
         order = self._current
         if order is not None and order.phase is Phase.STARVED and now >= order.retry_at:
@@ -265,8 +272,14 @@ class Checkpointer:
         self._check_blocks()
         named = self._writer.current.checkpoint_number
         assert self.number <= named <= self._number_last, "a durable one was named"
+        is_naming = order is not None and order.phase is Phase.NAMING
+        assert is_naming or self.number == named, "what a recovery chooses is durable"
         is_syncing = order is not None and order.phase is Phase.SYNCING
         assert self._journal.is_urgent == is_syncing, "live entries may open the last file"
+        self._check_files()
+        gain_bytes = self._journal.ring.file_bytes // 4
+        assert self._gain_at <= self._journal.placed_bytes + gain_bytes, "it is reached by placing"
+        assert self._again_at <= self._now + RETRY_TICKS, "another one is begun in time"
         if order is None:
             assert following is None, "nothing waits for nothing"
         else:
@@ -275,6 +288,16 @@ class Checkpointer:
             assert following.phase is Phase.WAITING, "one checkpoint runs at a time"
             assert order.number < following.number <= self._number_last, "the newest comes next"
             assert order.covered <= following.covered, "a later one covers as much"
+
+    def _check_files(self) -> None:
+        """Assert that the durable checkpoint, and the one being written, are not removed."""
+        kept = [checkpoint_name(self.number)] if self.number else []
+        for effect in self._outbox.waiting(ReplaceFile):
+            assert effect.name not in kept, "the durable checkpoint is not overwritten"
+            if self._current is not None and effect.token == self._current.token:
+                kept.append(effect.name)
+        removed = [effect.name for effect in self._outbox.waiting(RemoveFile)]
+        assert not any(name in removed for name in kept), "a checkpoint that is needed stays"
 
     def _check_blocks(self) -> None:
         assert self._blocks.keys() == self._commits.keys(), "a block has its commit point"
@@ -294,6 +317,9 @@ class Checkpointer:
         for used in journal.ring.used[: order.freed_count]:
             assert used.last <= order.covered, "only covered files are freed"
         match order.phase:
+            case Phase.WRITING | Phase.RETRYING:
+                assert order.token > 0, "its file is being written"
+                assert not order.freed_count, "files are chosen when the file is durable"
             case Phase.STARVED:
                 assert self._now < order.retry_at, "it is tried again in time"
             case Phase.SYNCING:
@@ -302,11 +328,12 @@ class Checkpointer:
             case Phase.NAMING:
                 assert order.synced_wanted <= journal.synced, "the copies are synced"
                 assert order.covered <= journal.synced, "what is covered is synced"
-            case _:
-                assert not order.freed_count, "files are chosen when the file is durable"
+            case Phase.WAITING:
+                raise AssertionError("a checkpoint waits behind another")
 
     def _start(self, order: _Order, phase: Phase) -> None:
-        assert self._current is None or self._current is order
+        assert self._current is None or self._current is order, "one checkpoint runs at a time"
+        assert self.number < order.number, "a checkpoint never replaces a later one"
         self._current = order
         order.enter(phase)
         order.changes.apply_to(self._blocks, self._commits)
@@ -354,12 +381,16 @@ class Checkpointer:
             if found is not None:
                 place = self._journal.index.find(group, op)
                 assert place is not None
-                assert prepare_op(found[0]) == op
+                assert place.ordinal == ordinal, "only what lies in a freed file is copied"
+                assert prepare_op(found[0]) == op, "the copy is of the op that is held"
+                assert prepare_group(found[0]) == group, "and of its group"
                 entries.append(prepare_entry(*found, is_never_held=place.is_never_held))
         return entries
 
     def _name_in(self, old: Superblock, order: _Order) -> Superblock:
         tail = self._journal.ring.used[order.freed_count]
+        assert tail.first <= order.covered + 1, "the checkpoint covers what is freed"
+        assert order.synced_wanted <= self._journal.synced, "copies are synced before they count"
         return msgspec.structs.replace(
             old,
             checkpoint_number=order.number,
@@ -373,12 +404,17 @@ class Checkpointer:
         )
 
     def _finish(self, order: _Order) -> None:
-        assert self._current is order
+        assert self._current is order, "one checkpoint runs at a time"
+        assert order.phase is Phase.NAMING, "all copies of the superblock name it"
+        assert self.number < order.number, "the file that is removed is an older one"
+        named = self._writer.current
+        assert order.number <= named.checkpoint_number, "a recovery chooses it, or a later one"
         ring = self._journal.ring
         if self.number:
             self._outbox.put(RemoveFile(checkpoint_name(self.number)))
         self.number = order.number
         ring.release(order.freed_count)
+        assert named.tail <= ring.used[0].first, "no file is freed that a recovery reads"
         self._gain_at = self._journal.placed_bytes + ring.file_bytes // 4
         self._again_at = self._now + RETRY_TICKS
         self._is_short = False

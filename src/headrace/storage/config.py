@@ -106,13 +106,13 @@ def file_bytes_of(config: StoreConfig) -> int:
 
 def journal_name(file: int) -> str:
     """Give the name of a journal file."""
-    assert file >= 0
+    assert file >= 0, "files are numbered from 0"
     return f"journal.{file}"
 
 
 def checkpoint_name(number: int) -> str:
     """Give the name of a checkpoint file."""
-    assert number > 0
+    assert number > 0, "number 0 stands for no checkpoint"
     return f"checkpoint.{number}"
 
 

@@ -108,6 +108,9 @@ class Judge:
             records, holes, last = self._walk(row)
             ordinal, position = self._end(records, last)
         used = self._used_files(records, ordinal, last)
+        assert self._superblock.synced <= self._synced, "no record takes back what was named"
+        assert self._synced <= last, "what was synced is read, or is a hole"
+        assert len(used) <= self._files_count, "no file is in use twice"
         is_end_known = not holes or holes[-1].last != last
         is_torn = is_end_known and self._is_torn(heads, row, last, ordinal, position)
         cuts = []
@@ -194,6 +197,7 @@ class Judge:
                 entries = read_entries(self._data(ordinal), head)
             except CorruptError:
                 continue
+            assert len(entries) == head.entries_count, "entries are read whole or not at all"
             row[head.sequence] = GoodRecord(head, ordinal, entries)
         return {sequence: row[sequence] for sequence in row if _is_linked(row, sequence)}
 
@@ -222,6 +226,7 @@ class Judge:
                 records.append(record)
                 sequence += 1
             elif record is None and sequence <= self._synced:
+                assert not holes or holes[-1].last < sequence, "holes do not overlap"
                 holes.append(self._hole(row, records, sequence))
                 sequence = holes[-1].last + 1
             else:
@@ -252,6 +257,7 @@ class Judge:
         last = first
         while last + 1 not in row and last < self._synced:
             last += 1
+        assert first <= last <= self._synced, "what was never synced is no hole"
         ordinal, position = self._end(records, first - 1)
         file_next = ""
         if position == self._file_bytes:
@@ -279,6 +285,7 @@ class Judge:
             is_fresh = last == self._superblock.tail - 1
             return self._superblock.tail_ordinal, 0 if is_fresh else self._file_bytes
         end = records[-1]
+        assert end.head.sequence <= last, "the row ends with its last record, or a hole"
         if end.head.sequence == last:
             return end.ordinal, end.head.position + end.head.length
         return end.ordinal, self._file_bytes
@@ -300,6 +307,9 @@ class Judge:
             used.append(UsedFile(one, first, following - 1))
             following = first
         used.reverse()
+        assert used[0].ordinal == self._superblock.tail_ordinal, "the tail is in use"
+        assert used[-1].last == last, "the head ends the row"
+        assert used[-1].ordinal - used[0].ordinal + 1 == len(used), "files are a run of ordinals"
         used[0].first = self._superblock.tail
         return used
 

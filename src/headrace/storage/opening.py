@@ -96,6 +96,7 @@ class Opener:
         """
         identity = self._load_marker()
         choice, superblock = self._load_superblock(identity)
+        assert superblock.identity == identity, "files of two lives are not read together"
         checkpoint = self._load_checkpoint(superblock)
         scan = scan_journal(
             self._files, files_count=superblock.journal_files, key=journal_key(identity)
@@ -106,6 +107,7 @@ class Opener:
         self._check_age(superblock, scan.heads)
         judge = Judge(superblock, self._files, replica_count=self._config.replica_count)
         verdict = judge.judge(scan.heads)
+        assert superblock.synced <= verdict.last, "the row reaches what the superblock names"
         self._report(verdict)
         suspect_at = superblock.suspect_at
         if not self._is_alone and (verdict.is_torn or verdict.is_rotten or verdict.shortened):
@@ -169,6 +171,7 @@ class Opener:
             self._lose("superblock and marker are of two lives", SUPERBLOCK_NAME, 0)
         if superblock.journal_files < FILES_MIN or superblock.tail == 0:
             self._lose("superblock describes no journal", SUPERBLOCK_NAME, 0)
+        assert choice.sequence <= choice.sequence_max, "the chosen copy is a valid one"
         return choice, superblock
 
     def _load_checkpoint(self, superblock: Superblock) -> Checkpoint | None:

@@ -38,6 +38,7 @@ class Reads:
         place = self._journal.index.find(group, op)
         if place is None or not place.body_at:
             return False
+        assert place.header_at + HEADER_BYTES <= place.body_at, "bodies follow the entries"
         read = _Read(token, group, op, place)
         self._headers[self._ask(place, place.header_at, HEADER_BYTES)] = read
         self._bodies[self._ask(place, place.body_at, place.body_bytes)] = read
@@ -67,6 +68,8 @@ class Reads:
         for read in self._bodies.values():
             assert read.body is None, "a part that has come is not awaited"
             assert read.place.body_at > 0, "only an op with a body is read"
+            newest = self._journal.ring.head.ordinal
+            assert read.place.ordinal <= newest, "only what was placed is read"
 
     def _ask(self, place: Place, position: int, length: int) -> int:
         token = self._outbox.new_token()
@@ -76,6 +79,7 @@ class Reads:
 
     def _verify(self, read: _Read, header: bytes, body: bytes) -> tuple[int, bytes, bytes]:
         place = read.place
+        assert place.body_at > 0, "only an op with a body is read"
         if (
             len(header) == HEADER_BYTES
             and xxh3_64(header) == place.header_hash

@@ -106,8 +106,10 @@ class Replay:
         groups = []
         for number in sorted(self._groups):
             group = self._groups[number]
+            assert group.state.group == number, "a group is kept under its number"
             found = _recovered(group, suspect_at, max(lost, default=0), power_lost_at)
             groups.append(self._judge_bodies(group, found))
+            self._check_newest(number, group)
             damaged += [
                 self._damage(held)
                 for op, held in sorted(group.ops.items())
@@ -161,6 +163,8 @@ class Replay:
         return True
 
     def _apply_view(self, state: ViewState, sequence: int) -> None:
+        assert sequence > self._covered, "the checkpoint holds earlier views"
+        assert state.log_view <= state.view, "a record with such a view is not read"
         group = self._group(state.group)
         if (state.view, state.log_view) >= (group.state.view, group.state.log_view):
             group.state = state
@@ -183,6 +187,15 @@ class Replay:
             group = self._groups[number] = _Group(number, None)
         return group
 
+    def _check_newest(self, number: int, group: _Group) -> None:
+        """Assert that the index holds the newest op of a group as the group has it."""
+        op = max(group.ops, default=0)
+        place = self._index.find(number, op)
+        assert (place is not None) == (op > 0), "the index holds what was replayed"
+        assert self._index.find(number, op + 1) is None, "and nothing more"
+        if place is not None:
+            assert place.is_never_held == group.ops[op].is_never_held, "it is of the same entry"
+
     def _judge_bodies(self, group: _Group, found: RecoveredGroup) -> RecoveredGroup:
         """Let damaged bodies count as what they are: rotten or torn (see the table above)."""
         is_suspect = found.state.is_suspect
@@ -196,6 +209,7 @@ class Replay:
             else:
                 header = PREPARE.encode(held.header)
                 self._verdicts.append(prepare_entry(header, None, is_never_held=False))
+        assert found.state.is_suspect <= is_suspect, "damage clears no group"
         state = msgspec.structs.replace(found.state, is_suspect=is_suspect)
         return msgspec.structs.replace(found, state=state)
 
@@ -217,6 +231,7 @@ def _recovered(group: _Group, suspect_at: int, lost_at: int, power_lost_at: int)
     is_suspect = state.is_suspect or group.state_sequence < suspect_at
     # A view that only prepares still name was promised too.
     view = max([state.view, *(held.header.view for held in ops)])
+    assert state.log_view <= view, "no log is newer than the view of its group"
     return RecoveredGroup(
         ViewState(
             state.group,
@@ -243,4 +258,5 @@ def _known_commit(found: RecoveredGroup) -> int:
             break
         commit = max(commit, header.commit)
         above = header
+    assert found.state.commit <= commit, "a commit point never falls"
     return commit

@@ -190,8 +190,12 @@ class Ring:
             assert older.last + 1 == newer.first, "each sequence is in one file"
         for used in self.used:
             assert used.first <= used.last + 1, "sequences rise within a file"
+            file, lap = self.file_of(used.ordinal), self.lap_of(used.ordinal)
+            assert (lap - 1) * self.files_count + file == used.ordinal, "a record names its file"
         assert self._ready_count == self._count_ready(), "the count follows the files"
         assert self._ready_count + len(self.used) <= self.files_count, "a ready file is free"
+        kept = [self.file_of(used.ordinal) for used in self.used[:-1]]
+        assert self.wanted_file() not in kept, "no space is taken for records behind the head"
         assert self.used_bytes <= self.files_count * self.file_bytes, "what is used has its file"
         assert self.reserve_bytes < self.file_bytes, "control entries have a part of the reserve"
         assert self.reserve_bytes <= self.admission_bytes, "the reserve is the smaller part"

@@ -7,6 +7,7 @@ import msgspec
 from headrace.storage.config import JournalKey, journal_name
 from headrace.storage.records import (
     RECORD_ALIGNMENT,
+    RECORD_HEADER_BYTES,
     RECORD_MAGIC,
     RECORD_VERSION,
     Head,
@@ -47,6 +48,7 @@ def _scan_file(scan: Scan, data: bytes, file: int, key: JournalKey) -> None:
         head = read_head(data, position)
         if head is not None and _is_ours(scan, head, file, position, key):
             scan.heads.append(head)
+            assert head.length > RECORD_HEADER_BYTES, "the walk goes on behind the record"
             position += head.length
         else:
             position = _next_magic(data, position + RECORD_ALIGNMENT)

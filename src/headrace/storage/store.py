@@ -14,7 +14,7 @@ from enum import Enum
 
 import msgspec
 
-from headrace.base.limits import FRAME_BYTES_MAX
+from headrace.base.limits import FRAME_BYTES_MAX, RESERVE_PARTS
 from headrace.ports.disk import (
     BlockWritten,
     DiskEffect,
@@ -85,7 +85,7 @@ RECORD_OVERHEAD_BYTES = RECORD_HEADER_BYTES + PREPARE_ENTRY_BYTES + RECORD_ALIGN
 
 RESERVED_OPS_MIN = 8  # So many small ops that make room fit the reserve of the smallest journal.
 
-assert FRAME_BYTES_MAX + RECORD_OVERHEAD_BYTES < 1 << 32
+assert FRAME_BYTES_MAX + RECORD_OVERHEAD_BYTES < 1 << 32, "a record has a length of 4 bytes"
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,9 +130,10 @@ class Refused(msgspec.Struct, frozen=True):
 
 def format_store(config: StoreConfig, incarnation: int) -> dict[str, bytes]:
     """Give the files of an empty store; write the marker last, and remove what was there before."""
-    assert config.journal_files >= FILES_MIN
-    assert config.record_bytes_max <= file_bytes_of(config)
-    assert file_bytes_of(config) >= RESERVE_SHARE * RESERVED_OPS_MIN * RECORD_OVERHEAD_BYTES
+    reserved_bytes = RESERVED_OPS_MIN * RECORD_OVERHEAD_BYTES
+    assert config.journal_files >= FILES_MIN, "the configuration was checked"
+    assert config.record_bytes_max <= file_bytes_of(config), "a record fits a file"
+    assert reserved_bytes <= file_bytes_of(config) // RESERVE_SHARE, "the reserve holds some ops"
     identity = identity_of(config, incarnation)
     superblock = Superblock(
         identity=identity,
@@ -298,7 +299,7 @@ class Store:
         One write stands for all records that are synced when it begins, so while one is under way
         another is not begun.
         """
-        assert self._journal.synced >= self._first
+        assert self._first <= self._journal.synced, "the superblock knows what recovery read"
         if not self._is_naming and self.named < self._journal.synced:
             self._is_naming = True
             self.probes.hit("superblock: a synced record is named")
@@ -343,24 +344,29 @@ class Store:
 
         `is_never_held` is kept with an op without a body: it was never acknowledged here.
         """
+        assert self._stop is _Stop.UNASKED, "a store that stops takes no more ops"
         self._journal.stage(prepare_entry(header, body, is_never_held=is_never_held))
 
     def stage_truncate(self, group: int, from_op: int) -> None:
         """Stage that the ops of a group from one on are gone."""
-        assert from_op > 0
+        assert from_op > 0, "op 0 is the empty log"
+        assert self._stop is _Stop.UNASKED, "a store that stops takes no more entries"
         self._journal.stage(Entry(Kind.TRUNCATE, 0, group, from_op))
 
     def stage_view(self, state: ViewState) -> None:
         """Stage a group's view; it must be synced before the replica speaks in it (MD-26)."""
+        assert self._stop is _Stop.UNASKED, "a store that stops takes no more entries"
         self._journal.stage(view_entry(state))
 
     def stage_gone(self, group: int) -> None:
         """Stage that a group is gone, with all it had."""
+        assert self._stop is _Stop.UNASKED, "a store that stops takes no more entries"
         self._ceilings.pop(group, None)
         self._journal.stage(Entry(Kind.GROUP_GONE, 0, group))
 
     def stage_ceiling(self, group: int, offset: int) -> None:
         """Stage the offset below which a group may give out offsets that are not yet durable."""
+        assert self._stop is _Stop.UNASKED, "a store that stops takes no more entries"
         self._ceilings[group] = offset
         self._journal.stage(Entry(Kind.OFFSET_CEILING, 0, group, offset))
 
@@ -375,6 +381,7 @@ class Store:
     def begin(self) -> None:
         """Let the groups live; where starts are numbered, nothing is written before (DK16)."""
         if self._is_dated:
+            assert self._is_open, "the opening is durable before any record"
             self._let_write()
             self._journal.write_sync_point()
 
@@ -391,6 +398,7 @@ class Store:
         So many others, with so many bytes of bodies, are held back and may be staged before it.
         It may use so many parts of what is kept for ops that make room (O2.10).
         """
+        assert 0 <= reserve_parts <= RESERVE_PARTS, "nobody may use more than the reserve"
         if self._journal.has_room(body_bytes, held_count, held_bytes):
             return True
         if reserve_parts and self._journal.has_reserve(
@@ -467,6 +475,7 @@ class Store:
             covered = self._journal.issued
         for group in groups:
             self.capture(group)
+        assert self._stop is _Stop.UNASKED, "the last checkpoint comes before the stop"
         return self._checkpointer.begin(self._ceilings, live, covered)
 
     def stop_clean(self) -> None:
@@ -500,6 +509,9 @@ class Store:
     def _check_superblock(self) -> None:
         named, journal = self._writer.current, self._journal
         assert named.synced <= journal.synced, "only synced records are named"
+        assert named.journal_files == journal.ring.files_count, "a ring keeps its number of files"
+        assert named.file_bytes == journal.ring.file_bytes, "and their size"
+        assert self._first <= journal.issued + 1, "an opening goes on behind what it read"
         tails = [(used.first, used.ordinal) for used in self._checkpointer.tails()]
         assert (named.tail, named.tail_ordinal) in tails, "no file is freed before it is named"
         if self._is_open:
@@ -515,6 +527,7 @@ class Store:
         old = loaded.superblock
         verdicts = loaded.recovered.verdicts
         self._first = journal.issued + 1  # the first record of this opening
+        assert loaded.verdict.synced <= journal.synced, "what recovery read is durable"
         opening = Opening(old.opening + 1, self._first)
         for entry in verdicts:
             journal.stage(entry)
@@ -548,6 +561,7 @@ class Store:
         """
         journal = self._journal
         head = journal.ring.head
+        assert self._noted_ordinal <= head.ordinal, "a file is noted once it is used"
         is_known = not self._is_dated or head.ordinal <= self._noted_ordinal
         if not is_known and journal.synced >= max(head.first, self._first):
             self._noted_ordinal = head.ordinal
@@ -555,6 +569,7 @@ class Store:
 
     def _write_synced(self, done: Callable[[], None]) -> None:
         journal = self._journal
+        assert self._first <= journal.synced, "the superblock knows what recovery read"
         self._writer.write(
             lambda old: msgspec.structs.replace(old, synced=max(old.synced, journal.synced)), done
         )
