@@ -1,8 +1,8 @@
 """Keeps large buffers in the heap of the process.
 
-glibc maps each block above 128 KiB from the system and gives it back when it is freed, so every
-frame and every reply of that size would pay for fresh pages: measured, half of the throughput of
-large polls. With the thresholds raised, freed blocks are used again.
+glibc maps each block above 128 KiB from the system and unmaps it when it is freed, so every frame
+and every reply of that size would pay for fresh pages: measured, half of the throughput of large
+polls. With the thresholds raised, freed blocks are reused.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ _DONE = 1
 
 
 def keep_large_blocks() -> bool:
-    """Raise the allocator's thresholds; return whether it took them. Elsewhere than glibc: no."""
+    """Raise the allocator's thresholds; return whether it took them. Only glibc does."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
@@ -34,9 +34,9 @@ def keep_large_blocks() -> bool:
 
 
 def give_back() -> bool:
-    """Give the system the memory that is free now; return whether any went back.
+    """Return free memory to the system; return whether there was any.
 
-    Recovery reads the whole journal; what that took would otherwise stay with the process.
+    Recovery reads the whole journal; its memory would otherwise stay with the process.
     """
     try:
         trim = ctypes.CDLL(None).malloc_trim

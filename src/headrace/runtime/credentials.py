@@ -6,9 +6,9 @@ threads    one hash each -> PasswordVerified, PasswordHashed
            right, and stored at a lower cost than today's -> a second one, at that cost
 ```
 
-A hash costs tens of milliseconds and megabytes on purpose. So only a few are made at once, and only
-so many wait: a flood of logins takes neither the memory of the node nor the time of its shard. The
-shard has the processor first (`NICENESS`).
+A hash costs tens of milliseconds and megabytes on purpose. So only a few are computed at once, and
+the queue is bounded: a flood of logins uses up neither the memory of the node nor the time of its
+shard. The shard's thread has priority (`NICENESS`).
 
 Invariants: every effect has one answer, unless the hasher is closed first; an unknown user costs
             what a wrong password costs.
@@ -52,10 +52,10 @@ HASH_BYTES = 32
 PASSWORD_CHARACTERS = 32
 NICENESS = 5  # a third of the processor where all want it: logins must not starve either
 NICENESS_MAX = 19
-# Without the characters that people take for one another.
+# Without the characters that look alike.
 ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz23456789"
 
-# Of argon2's errors: those that another try may not meet.
+# Errors of argon2 that a retry may avoid.
 _PASSING = (error_to_str(-22), error_to_str(-33))  # no memory, no thread
 _log = logging.getLogger(__name__)
 
@@ -73,8 +73,8 @@ class HashParameters(msgspec.Struct, frozen=True, kw_only=True):
 class CredentialHasher:
     """Carries out the effects of `headrace.ports.credentials`; one thread calls it.
 
-    What needs no hash is in `take_events` when `submit` returns; `wake` is called, from another
-    thread, when there is more.
+    Effects without a hash are answered in `take_events` when `submit` returns; `wake` is called,
+    from another thread, when there is more.
     """
 
     def __init__(self, parameters: HashParameters, wake: Callable[[], None]) -> None:
@@ -89,7 +89,7 @@ class CredentialHasher:
             hash_len=HASH_BYTES,
             salt_len=SALT_BYTES,
         )
-        # What a password of nobody is compared with: nobody knows what it is a hash of.
+        # The password of an unknown user is compared with this: the hash of a random value.
         self._hash_of_nobody = self._hasher.hash(secrets.token_bytes(TOKEN_BYTES))
         # The condition guards what the threads share.
         self._changed = Condition()
@@ -111,7 +111,7 @@ class CredentialHasher:
         self.close()
 
     def close(self) -> None:
-        """End the threads; what still waits is not answered."""
+        """End the threads; waiting effects are not answered."""
         with self._changed:
             self._is_closed = True
             self._waiting.clear()
@@ -120,7 +120,7 @@ class CredentialHasher:
             thread.join()
 
     def submit(self, effect: CredentialEffect) -> None:
-        """Begin to carry out one effect; when too many wait, the answer is `CredentialsBusy`."""
+        """Start one effect; if too many wait, the answer is `CredentialsBusy`."""
         with self._changed:
             assert not self._is_closed
             if isinstance(effect, MintToken):
@@ -132,9 +132,9 @@ class CredentialHasher:
                 self._changed.notify()
 
     def take_events(self) -> list[CredentialEvent]:
-        """Give what was answered since the last call; a failure of a thread is raised here."""
+        """Return the answers since the last call; a failure of a thread is raised here."""
         if not self._events and self._failure is None:
-            return []  # The usual answer, without a look at what the threads do.
+            return []  # The usual answer, without taking the lock of the threads.
         with self._changed:
             if self._failure is not None:
                 raise self._failure
@@ -187,15 +187,15 @@ class CredentialHasher:
         except (InvalidHashError, VerificationError, UnicodeError) as error:
             if str(error) in _PASSING:
                 raise
-            # Not an answer of its own: nobody learns from outside that a user's hash is damaged.
+            # The same answer: clients must not learn that a user's hash is damaged.
             _log.exception("a stored password hash is no hash, its user cannot log in")
             self._matches(self._hash_of_nobody, effect.password)
             return False
 
     def _strengthen(self, effect: VerifyPassword) -> str | None:
-        """Give a hash at today's cost of a password that is stored at a lower one.
+        """Return a hash at the configured cost if the stored one has a lower cost.
 
-        A stored hash that costs more stays: a setting that was lowered weakens nobody.
+        A stored hash of higher cost stays: lowering the setting weakens no user.
         """
         assert effect.password_hash is not None
         stored = extract_parameters(effect.password_hash)
@@ -214,7 +214,7 @@ class CredentialHasher:
 
 
 def _stand_back() -> None:
-    """Let the threads that serve messages have the processor before this one (bench/login.py).
+    """Lower the priority of this thread below those that serve messages (bench/login.py).
 
     The threads that argon2 starts for its lanes inherit it. Only Linux has priorities of threads.
     """

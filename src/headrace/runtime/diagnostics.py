@@ -1,4 +1,4 @@
-"""The diagnostic archive: what a node can tell about itself, packed on a thread of its own."""
+"""The diagnostic archive: the state of a node, packed on a thread of its own."""
 
 import io
 import os
@@ -18,14 +18,14 @@ _METHODS = {
     SnapshotCompression.DEFLATED: zipfile.ZIP_DEFLATED,
     SnapshotCompression.BZIP2: zipfile.ZIP_BZIP2,
     SnapshotCompression.LZMA: zipfile.ZIP_LZMA,
-    # A ZIP file of this library holds neither; the nearest that it does hold.
+    # The library supports neither in a ZIP file; this is the nearest that it supports.
     SnapshotCompression.ZSTD: zipfile.ZIP_DEFLATED,
     SnapshotCompression.XZ: zipfile.ZIP_LZMA,
 }
 
 
 class SnapshotMaker:
-    """Packs archives one after another; what they hold is given as functions to text."""
+    """Packs archives one after another; each entry is a function that returns its text."""
 
     def __init__(
         self, sources: dict[SnapshotType, Callable[[], str]], wake: Callable[[], None]
@@ -39,11 +39,11 @@ class SnapshotMaker:
         self._thread.start()
 
     def submit(self, effect: MakeSnapshot) -> None:
-        """Begin to pack an archive."""
+        """Start packing an archive."""
         self._orders.put(effect)
 
     def take_events(self) -> list[SnapshotMade]:
-        """Give the archives that are ready."""
+        """Return the archives that are ready."""
         with self._lock:
             events, self._events = self._events, []
         return events
@@ -75,7 +75,7 @@ class SnapshotMaker:
 
 
 def _test() -> str:
-    """Give what shows a client that the archive arrives: suites of other clients look for it."""
+    """Return the entry that test suites of other clients look for."""
     return "test"
 
 
@@ -109,5 +109,5 @@ def describe_processes() -> str:
 
 
 def describe_usage() -> str:
-    """Tell what this process uses."""
+    """Describe the resources that this process uses."""
     return (Path("/proc") / "self" / "status").read_text() + f"\n{platform.platform()}\n"

@@ -1,4 +1,4 @@
-"""What the machine and this process are like now, read from the system."""
+"""The state of the machine and of this process, read from the system."""
 
 import os
 import platform
@@ -15,7 +15,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class HostSampler:
-    """Gives the facts, and remembers what rates are measured from."""
+    """Samples the facts, and remembers the last values, from which rates are computed."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -29,7 +29,7 @@ class HostSampler:
         self._kernel = platform.release()
 
     def sample(self) -> HostFacts:
-        """Give the facts as they are now; rates are since the last call."""
+        """Return the current facts; rates are since the last call."""
         memory = _read_fields(_PROC / "meminfo")
         io = _read_fields(_PROC / "self" / "io")
         disk = shutil.disk_usage(self._folder)
@@ -53,14 +53,14 @@ class HostSampler:
         )
 
     def _own_cpu(self) -> float:
-        """Give the share of one core that this process took, in percent."""
+        """Return the share of one core that this process used, in percent."""
         now, used = time.monotonic(), time.process_time()
         before, used_before = self._cpu_before
         self._cpu_before = (now, used)
         return 100.0 * (used - used_before) / (now - before) if now > before else 0.0
 
     def _total_cpu(self) -> float:
-        """Give the share of the whole machine that was busy, in percent."""
+        """Return the share of the whole machine that was busy, in percent."""
         busy, total = _read_busy()
         busy_before, total_before = self._busy_before
         self._busy_before = (busy, total)
@@ -69,9 +69,9 @@ class HostSampler:
 
 
 def boot_identity() -> int:
-    """Give a number that differs with every start of the operating system (FM-7).
+    """Return a number that differs with every boot of the operating system (FM-7).
 
-    Zero where the system does not tell: then every unclean stop counts as a loss of power.
+    Zero where the system has none: then every unclean stop counts as a loss of power.
     """
     try:
         text = (_PROC / "sys" / "kernel" / "random" / "boot_id").read_text().strip()
@@ -98,7 +98,7 @@ def _read_fields(path: Path) -> dict[str, int]:
 
 
 def _read_busy() -> tuple[int, int]:
-    """Give how long all cores were busy and how long they were there, in the system's ticks."""
+    """Return the busy time and the whole time of all cores, in the system's ticks."""
     try:
         first = (_PROC / "stat").read_text().splitlines()[0]
     except OSError:

@@ -35,7 +35,7 @@ class HttpPing:
         self._open: dict[_Connection, None] = {}
 
     async def listen(self, endpoint: Endpoint) -> Endpoint:
-        """Bind the listener; give the address really bound, where port 0 took a free one.
+        """Bind the listener; return the bound address, in which port 0 is replaced by a free one.
 
         Raises:
             OSError: The address is taken, or none that can be bound.
@@ -82,7 +82,7 @@ class _Connection(asyncio.Protocol):
         self._others[self] = None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        del exc  # whoever closed it, nothing is left to do
+        del exc  # whichever side closed it, nothing is left to do
         self._deadline.cancel()
         del self._others[self]
 
@@ -131,7 +131,7 @@ class _Connection(asyncio.Protocol):
             self._refuse(HTTPStatus.BAD_REQUEST, "this is no HTTP/1.1 request")
             return
         method, target, minor = found.groups()
-        # A body is not read, and so what follows the head is not looked at.
+        # A body is not read, so the bytes after the head are ignored.
         is_last = (
             minor == b"0"
             or b"close" in headers.get(b"connection", b"").lower()
@@ -172,7 +172,7 @@ class _Connection(asyncio.Protocol):
 
 
 def _read_headers(lines: list[bytes]) -> dict[bytes, bytes] | None:
-    """Give the headers by lower-case name, or nothing if a line is no header."""
+    """Return the headers by lower-case name, or nothing if a line is no header."""
     headers = {}
     for line in lines:
         name, colon, value = line.partition(b":")

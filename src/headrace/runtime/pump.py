@@ -51,28 +51,28 @@ _log = logging.getLogger(__name__)
 
 
 class Core(Protocol):
-    """A whole shard: told of events, it answers with effects."""
+    """A whole shard: takes events, returns effects."""
 
     def start(self) -> Sequence[object]:
-        """Give what must happen first."""
+        """Return the effects of the start."""
 
     def step(self, event: Any) -> Sequence[object]:  # noqa: ANN401 - each core has its own union
-        """Take one event; give what must now happen, in order."""
+        """Take one event; return its effects, in order."""
 
 
 class World(Protocol):
     """A part of the world that answers effects with events; it calls `Pump.wake` for new ones."""
 
     def take_events(self) -> Sequence[object]:
-        """Give what has happened, in order, once."""
+        """Return the events since the last call, in order."""
 
 
 class PumpFailedError(Exception):
-    """The shard, or what carries out its effects, raised: the process must end."""
+    """The shard or a handler of its effects raised: the process must end."""
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """Give the fastest event loop that is installed."""
+    """Return the fastest event loop that is installed."""
     try:
         import uvloop  # noqa: PLC0415 - optional
     except ImportError:
@@ -81,15 +81,15 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 def hasten_threads() -> None:
-    """Let waiting threads have the interpreter soon; call it once in a process with a pump."""
+    """Shorten the switch interval of threads; call it once in a process with a pump."""
     sys.setswitchinterval(SWITCH_SECONDS)
 
 
 class Pump:
     """Runs one core; everything but `wake` is called from its event loop.
 
-    It is there before its core: transports put into it and worlds wake it from the start, and it
-    keeps what comes until it runs.
+    It exists before its core: transports put into it and worlds wake it from the start, and it
+    queues what arrives until it runs.
     """
 
     def __init__(self) -> None:
@@ -147,7 +147,7 @@ class Pump:
             self._halt()
 
     def stop(self) -> None:
-        """Step the core no more once the events at hand are done; `run` returns."""
+        """Stop after the queued events; `run` returns."""
         self._halt()
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(None)
@@ -163,7 +163,7 @@ class Pump:
             self._timer.cancel()
             self._timer = None
 
-    # What comes in.
+    # Input.
 
     def put(self, connection: int, frame: bytearray) -> None:
         """Take a whole frame of a connection into this turn."""
@@ -178,7 +178,7 @@ class Pump:
             self._schedule()
 
     def wake(self) -> None:
-        """Say that a world has events; from any thread, and at no cost until they are taken."""
+        """Announce events of a world; callable from any thread, free until they are taken."""
         if self._is_woken or not self._is_running:
             return
         self._is_woken = True
@@ -202,7 +202,7 @@ class Pump:
         self._guard(self._turn)
 
     def _on_tick(self) -> None:
-        """Tell the time; after a stall once, with all the ticks that have passed (SH-21)."""
+        """Deliver the time; after a stall once, with all the ticks that have passed (SH-21)."""
         self._tell_time(ticks_min=1)
         self._arm()
         self._guard(self._turn)
@@ -211,7 +211,7 @@ class Pump:
         now = int((time.monotonic() - self._began) / TICK_SECONDS)
         if now - self._now >= ticks_min:
             self._now = now
-            # In the place of one that waits: it may have been told in this very turn, before the
+            # In place of one that waits: it may have been delivered in this very turn, before the
             # process was stopped, and time must not fall.
             self._time = Ticked(now, _wall())
 
@@ -224,7 +224,7 @@ class Pump:
     # One turn.
 
     def _guard(self, work: Callable[[], None]) -> None:
-        """Do some work of the pump: the one place where a failure of the core is caught."""
+        """Run a part of the pump: the one place where a failure of the core is caught."""
         if not self._is_running:
             return
         try:
@@ -242,7 +242,7 @@ class Pump:
             self._ended.set_exception(failure)
 
     def _turn(self) -> None:
-        """Step through all that is there, and what it is answered with at once."""
+        """Step through all queued events, and those that answer their effects at once."""
         step, carry_out = self._step, self._carry_out
         for _ in range(_ROUNDS_MAX):
             for event in self._gather():
@@ -254,7 +254,7 @@ class Pump:
         self._ends_turn()
 
     def _gather(self) -> list[object]:
-        """Give the events of one round: time, arrivals, worlds, requests, departures."""
+        """Return the events of one round: time, arrivals, worlds, requests, departures."""
         if self._frames:
             self._tell_time(ticks_min=_STALL_TICKS)
         events, self._early = self._early, []
@@ -287,9 +287,9 @@ def _refuse_step(event: object) -> Sequence[object]:
 
 
 def _do_nothing() -> None:
-    """End a turn that nobody waits for."""
+    """Do nothing at the end of a turn."""
 
 
 def _wall() -> int:
-    """Give the wall clock in microseconds."""
+    """Return the wall clock in microseconds."""
     return time.time_ns() // 1000

@@ -51,7 +51,7 @@ QUARANTINE_PREFIX = "quarantine."
 TEMPORARY_SUFFIX = ".tmp"
 
 _FILE_MODE = 0o600
-_SYNC, _END = True, False  # what the syncer is told
+_SYNC, _END = True, False  # the orders of the syncer
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -66,14 +66,14 @@ class FolderInUseError(Exception):
 class FileDisk:
     """Carries out disk effects on the files of one folder; one thread calls it.
 
-    What the caller's own thread did is in `take_events` when `submit` returns; `wake` is called,
-    from another thread, when there is more.
+    Effects done in the caller's thread are answered in `take_events` when `submit` returns; `wake`
+    is called, from another thread, when there is more.
     """
 
     def __init__(
         self, folder: Path, wake: Callable[[], None], *, is_preallocating: bool = True
     ) -> None:
-        """Open a folder, made if it is not there.
+        """Open a folder; create it if it does not exist.
 
         Without `is_preallocating`, new journal files have their length and take space as they are
         written; a write that finds the disk full then fails, and the node with it.
@@ -89,7 +89,7 @@ class FileDisk:
         self._folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         os.fchmod(self._folder_fd, FOLDER_MODE)
         self._lock_fd = self._take_folder()
-        # The lock guards what the threads share: these, and the journal files.
+        # The lock guards the state that threads share: these fields, and the journal files.
         self._lock = Lock()
         self._events: list[DiskEvent] = []
         self._failure: BaseException | None = None
@@ -121,7 +121,7 @@ class FileDisk:
         self.close()
 
     def close(self) -> None:
-        """Carry out what was submitted, end the threads, and give the folder free."""
+        """Complete the submitted effects, end the threads, and release the folder."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -135,7 +135,7 @@ class FileDisk:
     # Effects and events.
 
     def submit(self, effect: DiskEffect) -> None:
-        """Begin to carry out one effect; a journal record is written when this returns.
+        """Start one effect; a journal record is written when this returns.
 
         Raises:
             DiskFailedError: This write failed, or anything before it.
@@ -150,13 +150,13 @@ class FileDisk:
             self._orders.put(effect)
 
     def take_events(self) -> list[DiskEvent]:
-        """Give what has happened, in order, once.
+        """Return the events since the last call, in order.
 
         Raises:
             DiskFailedError: A write or a sync failed; nothing that came after is delivered.
         """
         if not self._events and self._failure is None:
-            return []  # The usual answer, without a look at what the threads do.
+            return []  # The usual answer, without taking the lock of the threads.
         with self._lock:
             if self._failure is not None:
                 self._raise_failure()
@@ -225,7 +225,7 @@ class FileDisk:
             self._answer(event)
 
     def _guard(self, work: Callable[..., None], *arguments: object) -> None:
-        """Do some work of a thread; whatever ends it ends the node."""
+        """Run a thread's work; an error in it ends the node."""
         try:
             work(*arguments)
         except BaseException as error:
@@ -247,7 +247,7 @@ class FileDisk:
         except OSError as error:
             if error.errno not in _NO_SPACE:
                 raise
-            os.ftruncate(fd, size_before)  # What was taken of the space is given back.
+            os.ftruncate(fd, size_before)  # Release the space that was allocated.
             return JournalAllocated(effect.file, is_done=False)
         os.fsync(fd)
         os.fsync(self._folder_fd)
@@ -286,7 +286,7 @@ class FileDisk:
     # Before the store is open.
 
     def read_files(self) -> dict[str, bytes]:
-        """Give all files of the store, durable, as the medium has them.
+        """Return all files of the store, durable, as the medium has them.
 
         Each is synced and dropped from the page cache first: a killed process may have left bytes
         there that were never durable, and after a failed sync the cache holds bytes that the medium
@@ -306,7 +306,7 @@ class FileDisk:
         return {name: self._read(name) for name in names}
 
     def write_files(self, files: Mapping[str, bytes]) -> None:
-        """Make these the store's files: the old ones go first, the marker comes last."""
+        """Replace the store's files: remove the old ones first, write the marker last."""
         assert MARKER_NAME in files
         assert not self._journals, "nothing was submitted yet"
         self._remove(MARKER_NAME)
@@ -319,10 +319,10 @@ class FileDisk:
             self._rename_temporary(name)
 
     def keep_cuts(self, cuts: Iterable[Cut]) -> list[str]:
-        """Write each cut to a file of its own, durable; give their names.
+        """Write each cut to a file of its own, durable; return their names.
 
-        A line in front says where the bytes lay. Evidence is not worth a node: without space there
-        are fewer names than cuts.
+        The first line of a file says where the bytes were. A full disk does not end the node: then
+        fewer names than cuts are returned.
         """
         numbers = [name.removeprefix(QUARANTINE_PREFIX) for name in self._names()]
         number = max((int(each) for each in numbers if each.isdecimal()), default=0)

@@ -6,7 +6,7 @@ quarantine/<n>/REASON       where it lay, why it was taken away, what to do
               /<name>.<at>  bytes of a file, from that position on
 ```
 
-Nothing reads it; whoever has looked at it may remove it.
+Nothing reads it; the operator may remove it after inspection.
 
 Invariants: the reason is durable before anything is moved, and bytes are before they are cut.
 """
@@ -28,7 +28,7 @@ _FILE_MODE = 0o600
 
 
 class Quarantine:
-    """Keeps evidence below one folder, which is made when there is some; any thread may call it."""
+    """Keeps evidence below one folder, created on first use; any thread may call it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -37,7 +37,7 @@ class Quarantine:
         self._lock = Lock()
 
     def move(self, path: Path, parent: int, why: str) -> str:
-        """Move a file or folder here, from its parent folder's descriptor; give a sentence.
+        """Move a file or folder here, from its parent folder's descriptor; return a sentence.
 
         Raises:
             OSError: It could not be moved, and is where it was.
@@ -54,7 +54,7 @@ class Quarantine:
         return f"{path}: {why}; moved to {case}"
 
     def copy(self, path: Path, position: int, chunks: Iterable[bytes], why: str) -> str:
-        """Keep bytes of a file, durable when this returns; give a sentence.
+        """Keep bytes of a file, durable when this returns; return a sentence.
 
         Raises:
             OSError: They could not be written.
@@ -81,7 +81,7 @@ class Quarantine:
             sync_folder(folder)
 
     def _name(self, path: Path) -> str:
-        """Give a path as the data folder has it, wherever that is."""
+        """Return a path relative to the data folder."""
         return path.relative_to(self.folder.parent).as_posix()
 
     def _count(self, size: int) -> None:
@@ -91,7 +91,7 @@ class Quarantine:
 
 @contextmanager
 def _undone(case: Path) -> Iterator[None]:
-    """Leave no case behind that keeps nothing: it would be tried again and again."""
+    """Remove a case that keeps nothing: each retry would leave another one."""
     try:
         yield
     except OSError:

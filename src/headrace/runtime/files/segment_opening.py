@@ -1,10 +1,10 @@
-"""Takes up the segment files of a partition at a start: checks, judges what is too much, syncs.
+"""Opens the segment files of a partition at a start: checks them, judges surplus bytes, syncs.
 
 ```
 check all that the checkpoint names -> judge what the log does not have -> put away -> sync
 ```
 
-Where one thing is a fault, nothing at all is changed: the partition is fenced as it lies (P7).
+If anything is a fault, nothing is changed: the partition is fenced as it is (P7).
 
 Flow: recover.
 """
@@ -52,7 +52,7 @@ _REMEDY = (
 class Beyond(msgspec.Struct, kw_only=True):
     """What the files of one partition hold that its log does not have, and what is wrong with them.
 
-    With a fault, nothing of the rest is carried out.
+    If there is a fault, the rest is not carried out.
     """
 
     too_long: list[tuple[SegmentExtent, str]] = []  # with the length to keep, and why
@@ -62,7 +62,7 @@ class Beyond(msgspec.Struct, kw_only=True):
 
 
 class SegmentOpener:
-    """Opens partitions one after another; `complain` hears of all that goes to quarantine."""
+    """Opens partitions one after another; `complain` receives all that goes to quarantine."""
 
     def __init__(
         self, tree: SegmentTree, quarantine: Quarantine, complain: Callable[[str], None]
@@ -72,13 +72,13 @@ class SegmentOpener:
         self._complain = complain
 
     def open(self, effect: OpenSegments) -> SegmentsOpened:
-        """Take up the files of one partition, or say what is wrong with them."""
+        """Open the files of one partition, or return their fault."""
         beyond = self.judge(effect)
         faults = beyond.faults or self._take_up(effect, beyond)
         return SegmentsOpened(effect.token, tuple(faults))
 
     def judge(self, effect: OpenSegments) -> Beyond:
-        """Say what `open` makes of the files of one partition; nothing is changed."""
+        """Return what `open` would do with the files of one partition; change nothing."""
         faults = [
             SegmentFault(extent.file, sentence)
             for extent in effect.extents
@@ -116,7 +116,7 @@ class SegmentOpener:
         return SegmentFault(SegmentFile(effect.namespace, effect.created_revision, 0, 0), sentence)
 
     def quarantine_partition(self, effect: QuarantinePartition) -> None:
-        """Move the folder of a partition that is nobody's."""
+        """Move the folder of a partition that does not exist to quarantine."""
         names = partition_names(effect.namespace, effect.created_revision)
         path = self._tree.folder.joinpath(*names)
         try:
@@ -128,7 +128,7 @@ class SegmentOpener:
     # What must be there.
 
     def _check(self, extent: SegmentExtent) -> str | None:
-        """Say what is wrong with a file, if anything is."""
+        """Return the fault of a file, if it has one."""
         file = extent.file
         path = self._tree.path_of(file)
         try:
@@ -149,7 +149,7 @@ class SegmentOpener:
         return None
 
     def _sync(self, effect: OpenSegments) -> list[SegmentFault]:
-        """Make durable what the checkpoint vouches for: it may be in the page cache alone."""
+        """Sync what the checkpoint names: it may be in the page cache alone."""
         faults = []
         for extent in effect.extents:
             try:
@@ -167,11 +167,11 @@ class SegmentOpener:
     # What is too much.
 
     def _look(self, effect: OpenSegments) -> Beyond:
-        """Take all that the checkpoint does not name as what will be written again."""
+        """Treat all that the checkpoint does not name as bytes that will be written again."""
         return Beyond(gone=self._unknown(effect, [each.file for each in effect.extents]))
 
     def _judge(self, effect: OpenSegments, end: LogEnd) -> Beyond:
-        """Judge what the log, which is whole, does not have."""
+        """Judge what the log does not have; the log is complete."""
         beyond = Beyond()
         for extent in end.segments:
             self._judge_known(extent, end, beyond)
@@ -252,7 +252,7 @@ class SegmentOpener:
 
 
 def _why(batch: BatchHeader | None, end: LogEnd, otherwise: str) -> str:
-    """Say why something goes to quarantine."""
+    """Return the reason for the quarantine."""
     is_lost = batch is not None and end.next_offset <= batch.base_offset < end.lost_until
     return _TOLD if is_lost else otherwise
 

@@ -1,4 +1,4 @@
-"""The folders below `partitions`: who lies where, which names are durable, what may go.
+"""The folders below `partitions`: where segments are, which names are durable, what may be removed.
 
 Invariants: no symbolic link below the root is followed; a folder is removed only when it is empty,
             and not while a file is being made in it.
@@ -40,13 +40,13 @@ Names: TypeAlias = tuple[str, ...]  # of a folder, from the root down
 class SegmentTree:
     """All folders and files of segments below one root; threads may share it.
 
-    `complain` hears of what cannot be removed.
+    `complain` receives what cannot be removed.
     """
 
     def __init__(
         self, folder: Path, complain: Callable[[str], None], *, is_changing: bool = True
     ) -> None:
-        """Open the root; unless it only looks (`is_changing`), it makes it and sets its rights."""
+        """Open the root; if `is_changing`, create it and set its permissions."""
         self.folder = folder
         self._complain = complain
         if is_changing:
@@ -58,17 +58,17 @@ class SegmentTree:
         self._durable_folders: dict[Names, None] = {}  # used by the worker alone
 
     def close(self) -> None:
-        """Let the root go."""
+        """Close the root."""
         os.close(self._root)
 
     # Places.
 
     def path_of(self, file: SegmentFile) -> Path:
-        """Give where a segment lies, for words about it."""
+        """Return the path of a segment, for messages."""
         return self.folder.joinpath(*folder_names(file), segment_name(file.base_offset))
 
     def sentence(self, file: SegmentFile, verb: str, error: OSError) -> str:
-        """Say what could not be done with a file, and what follows."""
+        """Report what failed on a file, and the consequence."""
         return (
             f"{self.path_of(file)}: cannot {verb} it: {error.strerror}; "
             "the partition is fenced and its files are left as they are"
@@ -92,7 +92,7 @@ class SegmentTree:
 
     @contextmanager
     def opened_file(self, file: SegmentFile, flags: int) -> Iterator[int]:
-        """Open a segment that is there."""
+        """Open a segment that exists."""
         with self.opened_folder(folder_names(file)) as folder:
             fd = open_file(segment_name(file.base_offset), flags, folder)
         try:
@@ -103,7 +103,7 @@ class SegmentTree:
     # Lists.
 
     def partitions(self) -> list[tuple[int, int]]:
-        """Give the partitions that have a folder: namespace and revision of their creation."""
+        """Return the partitions that have a folder: namespace and revision of their creation."""
         found = []
         for stream in self._numbers(()):
             for topic in self._numbers((stream,)):
@@ -144,7 +144,7 @@ class SegmentTree:
     # Removing.
 
     def files_of(self, partition: Names) -> Iterator[tuple[Names, str]]:
-        """Give the files with names of ours of all histories of a partition."""
+        """Return the files of all histories of a partition whose names are ours."""
         for names in self._folders_of(partition):
             with self.opened_folder(names) as folder, os.scandir(folder) as entries:
                 found = [
@@ -159,12 +159,12 @@ class SegmentTree:
         return [(*partition, name) for name in self._numbers(partition)]
 
     def remove_file(self, names: Names, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file, if it exists."""
         try:
             with self.opened_folder(names) as folder:
                 os.unlink(name, dir_fd=folder)
         except FileNotFoundError:
-            pass  # An index need not be there, and a removal may be repeated.
+            pass  # An index may be missing, and a removal may be repeated.
         except OSError as error:
             self._complain(f"{self.folder.joinpath(*names, name)}: cannot remove it: {error}")
 
@@ -191,7 +191,7 @@ class SegmentTree:
 
 
 def folder_names(file: SegmentFile) -> Names:
-    """Give the folder of a segment: that of one history of its partition."""
+    """Return the folder of a segment: that of one history of its partition."""
     names = partition_names(file.namespace, file.created_revision)
     return (*names, str(file.history_epoch))
 
@@ -203,12 +203,12 @@ def is_ours(name: str) -> bool:
 
 
 def index_name(base_offset: int) -> str:
-    """Give the name of the index of the segment that begins at an offset."""
+    """Return the name of the index of the segment that begins at an offset."""
     return segment_name(base_offset).removesuffix(".log") + ".index"
 
 
 def namespace_of(stream: int, topic: int, partition: int) -> GroupId | None:
-    """Give the namespace of three numbers; none if no partition can have them."""
+    """Return the namespace of three numbers; none if no partition can have them."""
     is_possible = (
         stream < STREAMS_MAX
         and topic < TOPICS_PER_STREAM_MAX

@@ -7,8 +7,8 @@ reader    reads; the caller itself makes small ones that the page cache can answ
 ```
 
 A file whose unsynced bytes reach 16 MiB is synced ahead of time, because one large sync at the end
-is what others would wait for (O2.6). An error of a write or sync is told to the partition and to
-nobody else (O2.4); errors of what has no answer go to `complain`.
+is what others would wait for (O2.6). An error of a write or sync is reported to the partition
+alone (O2.4); errors of effects without an answer go to `complain`.
 
 Flow:       store, checkpoint, recover.
 Invariants: a file is made by a write at position 0 and by nothing else; a descriptor that wrote
@@ -66,11 +66,11 @@ _OTHERS = "other bytes than the journal has for this place"
 
 
 class SegmentFilesError(Exception):
-    """A thread ended by a bug of ours: nothing can be relied on any more."""
+    """A thread ended by a bug: the state of the files is unknown."""
 
 
 class _Handle:
-    """An open file; closed when the last who uses it lets go."""
+    """An open file; closed when its last user releases it."""
 
     __slots__ = ("fd", "file", "is_new", "size", "unsynced_bytes", "users")
 
@@ -80,14 +80,14 @@ class _Handle:
         self.size = 0  # of the file, if it is open for writing
         self.is_new = False  # its name is not durable
         self.unsynced_bytes = 0
-        self.users = 1  # the cache, and whoever works with it now
+        self.users = 1  # the cache, and the current users
 
 
 class SegmentFiles:
     """Carries out segment effects on the files below one folder; one thread calls it.
 
-    What the caller's own thread did is in `take_events` when `submit` returns; `wake` is called,
-    from another thread, when there is more.
+    Effects done in the caller's thread are answered in `take_events` when `submit` returns; `wake`
+    is called, from another thread, when there is more.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class SegmentFiles:
         self._tree = SegmentTree(folder, complain)
         self.quarantine = Quarantine(folder.parent / QUARANTINE_NAME)
         self._opener = SegmentOpener(self._tree, self.quarantine, complain)
-        # The lock guards what the threads share: events, failures, users of handles, and the
+        # The lock guards the state that threads share: events, failures, users of handles, and the
         # handles for reading.
         self._lock = Lock()
         self._events: list[SegmentEvent] = []
@@ -146,7 +146,7 @@ class SegmentFiles:
         self.close()
 
     def close(self) -> None:
-        """Carry out what was submitted, and end the threads."""
+        """Complete the submitted effects, and end the threads."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -161,7 +161,7 @@ class SegmentFiles:
     # Effects and events.
 
     def submit(self, effect: SegmentEffect) -> None:
-        """Begin to carry out one effect; bytes are written when this returns."""
+        """Start one effect; bytes are written when this returns."""
         assert not self._is_closed
         match effect:
             case WriteSegment():
@@ -180,13 +180,13 @@ class SegmentFiles:
                 self._orders.put(effect)
 
     def take_events(self) -> list[SegmentEvent]:
-        """Give what has happened, in order, once.
+        """Return the events since the last call, in order.
 
         Raises:
             SegmentFilesError: A thread has ended.
         """
         if not self._events and self._failure is None:
-            return []  # The usual answer, without a look at what the threads do.
+            return []  # The usual answer, without taking the lock of the threads.
         with self._lock:
             if self._failure is not None:
                 raise SegmentFilesError(f"{self.folder}: {self._failure!r}") from self._failure
@@ -198,7 +198,7 @@ class SegmentFiles:
             self._events.append(event)
 
     def _run(self, orders: SimpleQueue[Any], work: dict[type, Callable[[Any], Any]]) -> None:
-        """Carry out orders until there is the last one; a bug of ours must be seen."""
+        """Carry out orders until the last one; the trace of a bug must be seen."""
         try:
             while (order := orders.get()) is not None:
                 key = order[0] if isinstance(order, tuple) else order
@@ -233,7 +233,7 @@ class SegmentFiles:
         return SegmentWritten(effect.token, is_done=True)
 
     def _keep_others(self, handle: _Handle, effect: WriteSegment) -> None:
-        """Keep what a write is about to destroy, if a crash cannot have left it of this write."""
+        """Keep the bytes that a write overwrites, unless a crash of the same write left them."""
         new = b"".join(effect.parts)
         length = min(len(new), handle.size - effect.position)
         old = read_all(handle.fd, length, effect.position)
@@ -261,13 +261,13 @@ class SegmentFiles:
         return handle
 
     def _order_sync(self, handle: _Handle) -> None:
-        """Have the worker sync a file before anybody asks for it."""
+        """Let the worker sync a file ahead of time."""
         with self._lock:
             handle.users += 1
         self._orders.put(handle)
 
     def _take_for_sync(self, files: Sequence[SegmentFile]) -> list[_Handle]:
-        """Give the open ones of some files, so that none is closed before its sync."""
+        """Return the open handles of some files, so that none is closed before its sync."""
         with self._lock:
             handles = [self._handles[file] for file in files if file in self._handles]
             for handle in handles:
@@ -282,7 +282,7 @@ class SegmentFiles:
             os.close(handle.fd)
 
     def _let_go(self, effect: RemoveSegments | RemovePartition) -> None:
-        """Close files that will be removed, or they would keep their space."""
+        """Close files that will be removed: an open one keeps its space."""
         for handles in (self._handles, self._read_handles):
             with self._lock:
                 meant = [file for file in handles if _is_meant(effect, file)]
@@ -303,7 +303,7 @@ class SegmentFiles:
         return SegmentsSynced(effect.token)
 
     def _sync_ahead(self, handle: _Handle) -> None:
-        """Sync one file and its name; an error is kept for whoever asks for that file."""
+        """Sync one file and its name; an error is kept for the next sync of that file."""
         with self._lock:
             unsynced, handle.unsynced_bytes = handle.unsynced_bytes, 0
             is_new, handle.is_new = handle.is_new, False
@@ -396,7 +396,7 @@ class SegmentFiles:
             return IndexRead(effect.token, None)
 
     def _write_index(self, effect: WriteIndex) -> None:
-        """Replace an index file; one that a crash tears is found out and built again."""
+        """Replace an index file; one that a crash tears is detected and rebuilt."""
         name = index_name(effect.file.base_offset)
         temporary = name + _TEMPORARY_SUFFIX
         try:

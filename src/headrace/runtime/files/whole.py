@@ -14,7 +14,7 @@ _UNREADABLE = b"\xff"  # not zero: zero would say that nothing was ever written 
 
 
 def write_parts(fd: int, parts: Sequence[Buffer], position: int) -> int:
-    """Write all parts one after another; give how many bytes they are.
+    """Write all parts one after another; return their size in bytes.
 
     Raises:
         OSError: Not all of it could be written.
@@ -46,7 +46,7 @@ def _write_some(fd: int, parts: list[memoryview], position: int) -> int:
 
 
 def read_all(fd: int, length: int, position: int) -> bytes:
-    """Read so many bytes, or up to the end of the file.
+    """Read `length` bytes, or up to the end of the file.
 
     Raises:
         OSError: They could not be read.
@@ -61,7 +61,7 @@ def read_all(fd: int, length: int, position: int) -> bytes:
 
 
 def read_file(path: Path) -> bytes:
-    """Read a whole file, which is no symbolic link; what cannot be read as `read_readable` does.
+    """Read a whole file, not through a symbolic link; bad sectors as in `read_readable`.
 
     Raises:
         OSError: It cannot be opened.
