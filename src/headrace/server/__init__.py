@@ -1,1 +1,1 @@
-"""Where core and real world are joined: configuration, bootstrap, supervisor."""
+"""Where core and real world are joined: configuration, node, bootstrap, doctor."""

@@ -6,7 +6,7 @@
  "recovered": false}
 ```
 
-A file is opened for its owner alone, added to, and opened again when somebody has moved it away.
+A file is readable by its owner alone, appended to, and reopened after a rotation.
 """
 
 import json
@@ -36,17 +36,17 @@ class AuditFileError(Exception):
 
 
 class _PrivateFileHandler(WatchedFileHandler):
-    """Makes files that only their owner can read, and says in one line when a write failed."""
+    """Creates files that only their owner can read, and reports a failed write in one line."""
 
     def _open(self) -> TextIOWrapper:
-        # Not to hang on a pipe that nobody reads.
+        # Do not block on a pipe without a reader.
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
         return os.fdopen(os.open(self.baseFilename, flags, _FILE_MODE), "a", encoding="utf-8")
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
             super().emit(record)
-        except OSError:  # The file was moved away, and no new one can be made.
+        except OSError:  # The file was moved away, and no new one can be created.
             self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the handler's own
@@ -78,7 +78,7 @@ def write_audit(audit: Audit) -> None:
 
 
 def describe(audit: Audit, now: datetime) -> str:
-    """Give the line; whatever names hold, it is one line of ASCII."""
+    """Return the line: one line of ASCII, whatever the names contain."""
     return json.dumps(
         {
             "time": now.isoformat(timespec="microseconds").replace("+00:00", "Z"),

@@ -1,4 +1,4 @@
-"""Starts a node, runs it until a signal ends it, and says in one sentence why it could not.
+"""Starts a node, runs it until a signal ends it, and reports a failure in one sentence.
 
 Flow: recover.
 """
@@ -51,9 +51,9 @@ def run(
     is_throwaway: bool,
     boot_identity: int | None = None,
 ) -> int:
-    """Run a node in the foreground; give the exit code.
+    """Run a node in the foreground; return the exit code.
 
-    `boot_identity` stands for the start of the operating system, where that is not asked itself.
+    `boot_identity` replaces the boot identity of the operating system, for tests.
     """
     if not __debug__:
         return _say(lines.assertions_off())
@@ -79,9 +79,9 @@ def _print(line: str) -> None:
 
 
 def _show_once(secret_line: str) -> None:
-    """Show a secret to whoever started the node: on the terminal, where there is one.
+    """Show a secret to the operator: on the terminal, if there is one.
 
-    Without a terminal there is only stderr, which somebody may collect; the guide says so.
+    Without a terminal it goes to stderr, which may be collected; the guide says so.
     """
     stream = next((each for each in (sys.stderr, sys.stdout) if each.isatty()), sys.stderr)
     stream.write(f"{secret_line}\n")
@@ -89,7 +89,7 @@ def _show_once(secret_line: str) -> None:
 
 
 def _sentence_of(error: Exception, config: ServerConfig) -> str:
-    """Say why a node could not start, or ended by itself."""
+    """Return why a node could not start, or ended by itself."""
     folder = config.server.data_dir
     match error:
         case FolderLockedError():
@@ -114,7 +114,7 @@ def _run_held(config: ServerConfig, *, is_throwaway: bool, boot_identity: int | 
         password = config.root.password
         if password is None:
             made = generate_password()
-            # At once: whatever happens next, the hash of this password may be on the disk.
+            # Before anything else: the hash of this password may be on the disk after a crash.
             _show_once(lines.password_line(config.root.username, made))
             password = Secret(made.encode())
         return hasher.hash_now(password)
@@ -142,7 +142,7 @@ def _run_held(config: ServerConfig, *, is_throwaway: bool, boot_identity: int | 
 
 
 async def _serve(node: Node, config: ServerConfig, *, is_throwaway: bool) -> int:
-    """Run a node until it is told to end; the first signal drains it, later ones are ignored."""
+    """Run a node until a signal; the first one drains it, later ones are ignored."""
     loop = asyncio.get_running_loop()
     wanted: asyncio.Future[str] = loop.create_future()
 

@@ -1,15 +1,15 @@
 """Remembers the time for the next start, as long as the machine stays up (CK1, decision 0019).
 
-The monotonic clock of the system counts on while a node is down, until the machine starts again.
-One pair of it and the believed time tells every later start of the same boot what time it is,
-whatever the wall clock says by then. Any pair of this boot is as good as any other, so it is
-written once, and again only if the believed time moved against the monotonic clock.
+The monotonic clock of the system continues while a node is down, until the machine reboots. One
+pair of monotonic and believed time gives the time to every later start of the same boot, whatever
+the wall clock says by then. Any pair of this boot is as good as any other, so it is written once, and
+again only if the believed time moved against the monotonic clock.
 
 ```
 <data>/clock   magic 8 | boot identity u64 | monotonic clock u64 | believed time u64 | XXH3-64 u64
 ```
 
-Times are in microseconds. The file is not synced: a power cut ends the boot that it speaks of.
+Times are in microseconds. The file is not synced: a power failure ends the boot that it belongs to.
 """
 
 import logging
@@ -42,7 +42,7 @@ def supported_time(folder: Path, boot_identity: int) -> int:
     try:
         data = read_file(folder / CLOCK_NAME)
     except OSError:
-        return 0  # There is none, or it cannot be read: stamps of the log support the time.
+        return 0  # It is missing or cannot be read: timestamps of the log support the time.
     if len(data) != _FIELDS.size + _CHECKSUM_BYTES:
         return 0
     covered = data[: _FIELDS.size]
@@ -63,7 +63,7 @@ class ClockMark:
         self._ahead: int | None = None  # the believed time less the monotonic clock, as written
 
     def keep(self, believed: int) -> None:
-        """Have the next start know the time; an old mark of this boot serves if that fails."""
+        """Write the mark for the next start; if that fails, an older mark of this boot serves."""
         monotonic = monotonic_micros()
         ahead = believed - monotonic
         if not self._boot_identity or (

@@ -1,4 +1,4 @@
-"""Opens the data folder of a node: who may have it, what lies in it, and what must not be opened.
+"""Opens the data folder of a node: its lock, its layout, and what must not be opened.
 
 ```
 <data>/lock                            held as long as the node runs; the holder's number in it
@@ -10,7 +10,7 @@
 <data>/clock                           the time by the monotonic clock of this boot (`clock_mark`)
 ```
 
-A folder without a layout record is new: a format that a crash broke off is made again. One with a
+A folder without a layout record is new: a format interrupted by a crash is repeated. One with a
 layout record is never formatted (FM-7).
 
 Flow: recover.
@@ -39,7 +39,7 @@ SHARDS_NAME = "shards"
 PARTITIONS_NAME = "partitions"
 FIRST_GENERATION = 1
 
-_LAYOUT_TEMPORARY = f"{LAYOUT_NAME}.tmp"  # all that is left of a format that a crash broke off
+_LAYOUT_TEMPORARY = f"{LAYOUT_NAME}.tmp"  # what an interrupted format leaves
 _KNOWN = (
     LOCK_NAME,
     _LAYOUT_TEMPORARY,
@@ -55,11 +55,11 @@ _FILE_MODE = 0o600
 
 
 class FolderRefusedError(Exception):
-    """What lies in the folder must not be opened; nothing in it was changed."""
+    """The content of the folder must not be opened; nothing in it was changed."""
 
 
 class FolderLockedError(Exception):
-    """Another process has the folder; its number, if it left one."""
+    """Another process has the folder; its pid, if it left one."""
 
     def __init__(self, holder: int | None) -> None:
         self.holder = holder
@@ -72,14 +72,14 @@ class StrangeFolderError(Exception):
 
 @contextmanager
 def hold_folder(folder: Path) -> Iterator[None]:
-    """Make a folder if it is not there, and have it alone.
+    """Create a folder if it does not exist, and lock it.
 
-    A folder of somebody else is not touched at all.
+    A folder of something else is not touched.
 
     Raises:
         StrangeFolderError: It holds files, and none of them is a node's.
         FolderLockedError: Another process has it.
-        OSError: It cannot be made or opened.
+        OSError: It cannot be created or opened.
     """
     folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     is_new(folder)
@@ -103,7 +103,7 @@ def _read_holder(fd: int) -> int | None:
 
 
 def is_new(folder: Path) -> bool:
-    """Whether no node has used the folder yet; a format that was broken off is no use.
+    """Whether no node has used the folder yet; an interrupted format does not count.
 
     Raises:
         StrangeFolderError: It holds something else.
@@ -124,7 +124,7 @@ def is_new(folder: Path) -> bool:
 
 
 def _find_trace(folder: Path) -> Path | None:
-    """Give something that only comes into being after the layout record is durable."""
+    """Return a file that exists only after the layout record is durable, if there is one."""
     for store in store_folders(folder):
         found = [path for name in ("journal.*", "checkpoint.*") for path in store.glob(name)]
         if found:
@@ -133,12 +133,12 @@ def _find_trace(folder: Path) -> Path | None:
 
 
 def store_folders(folder: Path) -> tuple[Path, Path]:
-    """Give the folders of the two stores of a node with one shard."""
+    """Return the folders of the two stores of a node with one shard."""
     return folder / METADATA_NAME, folder / SHARDS_NAME / str(FIRST_GENERATION) / "0"
 
 
 def format_folder(folder: Path, configs: tuple[StoreConfig, StoreConfig]) -> None:
-    """Make the stores of a new node; the layout record, written last, makes it one."""
+    """Create the stores of a new node; the layout record is written last and completes it."""
     for path, config in zip(store_folders(folder), configs, strict=True):
         with FileDisk(path, lambda: None) as disk:
             disk.write_files(format_store(config, 0))
@@ -169,7 +169,7 @@ def _write_layout(folder: Path, data: bytes) -> None:
 
 
 def draw_cluster(cluster: int) -> int:
-    """Give the number under which a new node that is a cluster of one formats its stores.
+    """Return the number under which a new cluster of one formats its stores.
 
     The upper half is the cluster's, the lower one is drawn: without it, the stores of two nodes
     with the same cluster name could take each other's place (DK17).
@@ -178,7 +178,7 @@ def draw_cluster(cluster: int) -> int:
 
 
 def check_layout(folder: Path, config: StoreConfig) -> int:
-    """Compare the layout record with what the node is told to be; give the number it has.
+    """Compare the layout record with the configuration; return the cluster number in it.
 
     Raises:
         FolderRefusedError: They differ, or the record is damaged.
@@ -216,19 +216,19 @@ class OpenedStore:
         self.opened = opened
 
     def keep_cuts(self) -> list[str]:
-        """Write what the store will overwrite to files of evidence; give their names."""
+        """Write what the store will overwrite to files of evidence; return their names."""
         return self.disk.keep_cuts(self.opened.quarantine)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What recovery noticed."""
+        """The findings of recovery."""
         return self.opened.findings
 
 
 def open_one(
     path: Path, config: StoreConfig, wake: Callable[[], None], *, is_preallocating: bool = True
 ) -> OpenedStore:
-    """Open one store; nothing in it is changed yet. `is_preallocating` is as `FileDisk` has it.
+    """Open one store; nothing in it is changed yet. `is_preallocating` as in `FileDisk`.
 
     Raises:
         FolderRefusedError: It must not be opened; the sentence names file, position and remedy.

@@ -1,6 +1,6 @@
-"""Who holds a port or a lock, as far as Linux tells us.
+"""Finds the process that holds a port or a lock, on Linux.
 
-It is only for a better sentence: what cannot be found out, or not without more rights, is nobody.
+It only improves an error message: a holder that cannot be found is none.
 """
 
 import os
@@ -19,7 +19,7 @@ _WORD = struct.Struct("=I")  # an address is printed as words in the machine's o
 
 
 def find_port_holder(endpoint: Endpoint, proc: Path = PROC) -> Holder | None:
-    """Give the process that listens where we would, if it can be seen."""
+    """Return the process that listens on our port, if it is visible."""
     inodes = [
         inode
         for host, port, inode in _listeners(proc)
@@ -35,7 +35,7 @@ def find_port_holder(endpoint: Endpoint, proc: Path = PROC) -> Holder | None:
 
 
 def find_lock_holder(file: Path, proc: Path = PROC) -> Holder | None:
-    """Give the process that has a file locked, if it can be seen."""
+    """Return the process that has a file locked, if it is visible."""
     try:
         status = file.stat()
         locks = (proc / "locks").read_text()
@@ -78,7 +78,7 @@ def _collide(host: str, other: IPv4Address | IPv6Address) -> bool:
     try:
         ours = ip_address(host)
     except ValueError:
-        return True  # a name: whoever has the port is a fair guess
+        return True  # a name: the process that has the port is a fair guess
     return ours == other or ours.is_unspecified or other.is_unspecified
 
 
@@ -94,7 +94,7 @@ def _open_files(folder: Path) -> Iterator[str]:
         for each in folder.iterdir():
             yield str(each.readlink())
     except OSError:
-        return  # it has ended, or is not ours to look at
+        return  # it has ended, or may not be inspected
 
 
 def _holder(pid: int, proc: Path) -> Holder | None:

@@ -1,4 +1,4 @@
-"""The sentences that a node says to the person who starts it. Pure: facts in, one line out."""
+"""The messages of a node to its operator. Pure: facts in, one line out."""
 
 import errno
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ from headrace.server.config.sections import SETTINGS, ServerConfig
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """The process that has what we want."""
+    """The process that holds what the node needs."""
 
     pid: int
     name: str
@@ -25,9 +25,9 @@ class Holder(msgspec.Struct, frozen=True):
 def ready_line(
     config: ServerConfig, *, tcp: Endpoint | None, http: Endpoint | None, is_throwaway: bool
 ) -> str:
-    """Say that the node serves: its name, version, the addresses really bound, its folder.
+    """Return the message that the node serves: its name, version, bound addresses, folder.
 
-    The user is named under `dev`, with the password only where everybody knows it.
+    The user is named under `dev`, with the password only if it is the well-known one.
     """
     parts = [f"{config.server.name} is ready: headrace {__version__} {config.profile}"]
     if tcp is not None:
@@ -43,12 +43,12 @@ def ready_line(
 
 
 def password_line(username: str, password: str) -> str:
-    """Show the password that the first start made, once; it goes to the console and to no log."""
+    """Return the line with the generated password; it goes to the console and to no log."""
     return f"root user {username} has the password {password} (shown this once: keep it)"
 
 
 def plaintext_line(config: ServerConfig) -> str:
-    """Warn that other machines can connect without TLS, and name the addresses (SE-8)."""
+    """Return the warning that other machines can connect without TLS, with addresses (SE-8)."""
     addresses = ", ".join(f"{path} = {config.show(path)}" for path in open_addresses(config))
     return (
         f"no TLS off loopback at {addresses}: passwords and messages travel in clear, as "
@@ -57,7 +57,7 @@ def plaintext_line(config: ServerConfig) -> str:
 
 
 def listen_failed(path: str, endpoint: Endpoint, error: OSError, holder: Holder | None) -> str:
-    """Say why a listener could not be bound; `path` is the key of its address."""
+    """Return the message why a listener could not be bound; `path` is the key of its address."""
     flag = SETTINGS[path].setting.flag
     if error.errno == errno.EADDRINUSE:
         by = f" by {holder}" if holder else ""
@@ -70,12 +70,12 @@ def listen_failed(path: str, endpoint: Endpoint, error: OSError, holder: Holder 
 
 
 def folder_locked(folder: Path, holder: Holder | None) -> str:
-    """Say to who starts a node that another process has the data folder."""
+    """Return the message that another process has the data folder of a node that starts."""
     return f"{_in_use(folder, holder)}: stop it, or choose another folder with --data"
 
 
 def folder_not_at_rest(folder: Path, holder: Holder | None) -> str:
-    """Say to who looks into a data folder that a node has it."""
+    """Return the message that a node has the data folder that is to be examined."""
     return f"{_in_use(folder, holder)}: stop it first, for what it writes changes under the reader"
 
 
@@ -84,7 +84,7 @@ def _in_use(folder: Path, holder: Holder | None) -> str:
 
 
 def folder_unusable(folder: Path, error: OSError) -> str:
-    """Say why a data folder cannot be made or opened."""
+    """Return the message why a data folder cannot be made or opened."""
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return f"{one_line(folder)} cannot be written by this user: choose another with --data"
     if error.errno in (errno.ENOTDIR, errno.EEXIST):
@@ -93,39 +93,39 @@ def folder_unusable(folder: Path, error: OSError) -> str:
 
 
 def folder_refused(folder: Path, sentence: str) -> str:
-    """Say that what lies in the folder must not be opened; nothing in it was changed."""
+    """Return the message that the folder must not be opened, and was not changed."""
     return f"{one_line(folder)} is refused and unchanged: {one_line(sentence)}"
 
 
 def audit_unusable(sentence: str) -> str:
-    """Say why the file of the audit log cannot be used."""
+    """Return the message why the file of the audit log cannot be used."""
     return f"audit.file {one_line(sentence)}; name another, stderr or off"
 
 
 def folder_of_others(folder: Path) -> str:
-    """Say that the folder holds something, and none of it is ours."""
+    """Return the message that the folder holds only files of something else."""
     return (
         f"{one_line(folder)} holds files and no node's data: name an empty folder, or one of a node"
     )
 
 
 def node_failed(sentence: str) -> str:
-    """Say why the node ended by itself."""
+    """Return the message why the node ended by itself."""
     return f"the node ended: {one_line(sentence)}"
 
 
 def assertions_off() -> str:
-    """Say that a server does not run without its assertions."""
+    """Return the message that a server does not run without its assertions."""
     return "the server does not start under python -O: its assertions keep data safe"
 
 
 def stopping_line(signal_name: str) -> str:
-    """Say that a signal was understood and requests in flight are being finished."""
+    """Return the message that a signal was understood and requests in flight are being finished."""
     return f"{signal_name}: finishing what is in flight"
 
 
 def full_line(folder: Path) -> str:
-    """Say that something waits for space on the disk, and what that means."""
+    """Return the message that something waits for space on the disk, and what that means."""
     return (
         f"no space left for {folder}: sends are refused once the journal is full, polls go on; "
         "make room, and service resumes by itself"
@@ -133,12 +133,12 @@ def full_line(folder: Path) -> str:
 
 
 def space_line() -> str:
-    """Say that nothing waits for space any more."""
+    """Return the message that nothing waits for space any more."""
     return "there is space again"
 
 
 def leap_line(*, believed: int, clock: int) -> str:
-    """Say that the clock is not believed, what that means, and what to do."""
+    """Return the message that the clock is not believed, what that means, and what to do."""
     if clock < believed:
         return (
             f"the clock says {_time(clock)}, behind {_time(believed)}, which this node goes by: "
@@ -152,7 +152,7 @@ def leap_line(*, believed: int, clock: int) -> str:
 
 
 def clock_line(now: int) -> str:
-    """Say that the node goes by the clock again."""
+    """Return the message that the node goes by the clock again."""
     return f"the node goes by its clock again: {_time(now)}"
 
 
@@ -160,16 +160,16 @@ def _time(micros: int) -> str:
     try:
         return datetime.fromtimestamp(micros // 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (OverflowError, ValueError, OSError):
-        return f"{micros} us"  # beyond what a calendar here knows
+        return f"{micros} us"  # beyond the range of datetime
 
 
 def stopped_line(config: ServerConfig) -> str:
-    """Say that the stop was clean."""
+    """Return the message that the stop was clean."""
     return f"{config.server.name} has stopped"
 
 
 def one_line(text: object) -> str:
-    """Give a text without the characters that would break the line or the terminal."""
+    """Return a text without the characters that would break the line or the terminal."""
     return "".join(
         each if each.isprintable() else each.encode("unicode_escape").decode() for each in str(text)
     )

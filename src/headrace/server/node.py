@@ -72,15 +72,15 @@ from headrace.wire.numbers import SnapshotType
 from headrace.wire.replica.handshake import cluster_id
 
 _SAMPLE_SECONDS = 1.0
-_NOTICES = ("held", "released")  # findings that are no fault of anybody
+_NOTICES = ("held", "released")  # findings that are no fault
 _READY_SECONDS = 0.002
-_SPACE_SECONDS = 5.0  # without a try that failed: then there is space again
+_SPACE_SECONDS = 5.0  # without a failed attempt: then there is space again
 
 _log = logging.getLogger(__name__)
 
 
 class Listening(msgspec.Struct, frozen=True):
-    """Where the node can be reached; nothing where that is off."""
+    """The addresses of the node; none where a listener is off."""
 
     tcp: Endpoint | None
     http: Endpoint | None
@@ -108,7 +108,7 @@ class _Disk:
 
 
 class Node:
-    """Opens what a folder holds, and serves it; made and run in one event loop."""
+    """Opens a data folder and serves it; created and run in one event loop."""
 
     def __init__(
         self,
@@ -120,11 +120,11 @@ class Node:
     ) -> None:
         """Open the folder, which this process holds already.
 
-        `root_password_hash` is asked only if there is no user yet.
+        `root_password_hash` is called only if there is no user yet.
 
         Raises:
             FolderRefusedError: The folder must not be opened.
-            StrangeFolderError: It is somebody else's.
+            StrangeFolderError: It belongs to something else.
             DiskFailedError: It cannot be read.
         """
         self._config = config
@@ -217,7 +217,7 @@ class Node:
         )
 
     def _handlers(self) -> dict[type, Callable[[Any], None]]:
-        """Give who carries out what the shard wants."""
+        """Return the handler of each effect of the shard."""
         carry_out: dict[type, Callable[[Any], None]] = {
             OnStore: self._on_store,
             SendToConnection: self._send,
@@ -256,9 +256,9 @@ class Node:
             self.tcp.pause_all()
 
     def _write_segment(self, effect: WriteSegment) -> None:
-        """Copy committed batches to their segment, once those who have an answer have got it.
+        """Copy committed batches to their segment, after the replies of the turn are sent.
 
-        To write the new pages of a large batch takes longer than all the rest of its turn.
+        Writing the new pages of a large batch takes longer than the rest of its turn.
         """
         self.tcp.flush_replies()
         self._segments.submit(effect)
@@ -269,7 +269,7 @@ class Node:
     # Running.
 
     async def listen(self) -> Listening:
-        """Wait until everything is taken up, then accept clients; give where.
+        """Wait until everything is open, then accept clients; return the addresses.
 
         Raises:
             ListenFailedError: A port is taken, or the address is none of this host's.
@@ -293,7 +293,7 @@ class Node:
         return Listening(tcp, http)
 
     async def sample(self) -> None:
-        """Tell the shard of its host, and people what happened to it, again and again."""
+        """Report the host to the shard, and events to the operator, periodically."""
         while True:
             self._tell_findings()
             self._tell_space()
@@ -310,7 +310,7 @@ class Node:
             _log.log(level, "%s: %s: %s", finding.kind, finding.file, finding.text)
 
     def _tell_space(self) -> None:
-        """Say once that the disk is full, and once that it is not any more."""
+        """Report once that the disk is full, and once that it is not any more."""
         now = asyncio.get_running_loop().time()
         if self.shard.is_without_space:
             if self._full_at is None:
@@ -321,7 +321,7 @@ class Node:
             _log.warning("%s", lines.space_line())
 
     def _tell_clock(self) -> None:
-        """Say once that the clock is not believed, and once that it is again (CK1)."""
+        """Report once that the clock is not believed, and once that it is again (CK1)."""
         time = self.shard.clock.time
         if self.shard.is_ready and bool(time.lead) != self._is_leap_told:
             self._is_leap_told = bool(time.lead)
@@ -331,7 +331,7 @@ class Node:
                 _log.warning("%s", lines.clock_line(time.now))
 
     def _counters(self) -> tuple[tuple[str, int], ...]:
-        """Give what only the real world counts: the shard shows it beside its own."""
+        """Return the counters of the real world: the shard shows them beside its own."""
         metadata, data = self._disks
         return (
             ("connections.refused", self.tcp.refused_count),
@@ -342,9 +342,9 @@ class Node:
         )
 
     async def drain(self) -> None:
-        """End well: answer what is in flight, close connections, make everything durable (SH-23).
+        """Shut down: answer requests in flight, close connections, make everything durable (SH-23).
 
-        Bounded by `server.shutdown_drain_timeout`; what is not done then is done by recovery.
+        Bounded by `server.shutdown_drain_timeout`; recovery does the rest.
         """
         self.tcp.stop_accepting()
         self.tcp.pause_all()
@@ -359,7 +359,7 @@ class Node:
         self.pump.stop()
 
     def close(self) -> None:
-        """End the threads and give the folder free."""
+        """End the threads and release the folder."""
         self._stack.close()
 
 
@@ -374,7 +374,7 @@ async def _wait_until(is_done: Callable[[], bool], seconds: float) -> bool:
 
 
 def _has_ops(group: RecoveredGroup) -> bool:
-    """Whether a group has a past: then its first op, the root user, is there."""
+    """Whether a group has ops: the first one creates the root user."""
     return bool(group.entries) or (
         group.checkpoint is not None and bool(group.checkpoint.commit_header)
     )
@@ -385,7 +385,7 @@ def _drop_frame(_: SendFrame) -> None:
 
 
 def _tell_opened(path: Path, store: OpenedStore) -> None:
-    """Keep what the store will overwrite, and say what recovery noticed."""
+    """Keep what the store will overwrite, and report the findings of recovery."""
     for finding in store.findings:
         place = f"{path.name}/{finding.file} at {finding.position}"
         _log.warning("%s: %s: %s", place, finding.kind, finding.text)

@@ -140,7 +140,7 @@ def _poll_bytes(reply_bytes_max: int) -> int:
 
 
 def _told_folder(config: ServerConfig) -> str:
-    """Give where readers of this host are told to find segments; nothing if they are not."""
+    """Return the folder of segments for readers on this host; empty if they must not read it."""
     if not config.segments.direct_reads:
         return ""
     return str((config.server.data_dir / PARTITIONS_NAME).resolve())
@@ -168,10 +168,10 @@ def tcp_limits(config: ServerConfig) -> TcpLimits:
 
 
 def cluster_metadata(config: ServerConfig, tcp: Endpoint | None) -> ClusterMetadata:
-    """Tell clients of the one node that there is, at the address that they can dial.
+    """Return the one node of the cluster, at the address that clients can dial.
 
-    A port is that of a transport over which the whole protocol is served: over HTTP it is only a
-    ping, so its port is not named (0).
+    Ports are those of transports that serve the whole protocol: HTTP serves only a ping, so its
+    port is 0.
     """
     node = NodeRecord(
         name=config.server.name,

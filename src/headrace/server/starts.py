@@ -16,7 +16,7 @@ from headrace.wire.errors import CorruptError
 
 
 def next_start(stores: Iterable[Path]) -> int:
-    """Give a number above that of every start that a store knows of."""
+    """Return a number above that of every start that a store has recorded."""
     return max(_last_start(store) for store in stores) + 1
 
 
@@ -25,11 +25,11 @@ def _last_start(store: Path) -> int:
         payload = choose_superblock(read_file(store / SUPERBLOCK_NAME)).payload
         return decode_superblock(payload).start
     except (OSError, CorruptError):
-        return 0  # Opening the store says what is wrong with it.
+        return 0  # Opening the store reports the error.
 
 
 def check_starts(stores: Mapping[Path, Opened]) -> None:
-    """Compare the starts that the stores of a node know of.
+    """Compare the starts that the stores of a node have recorded.
 
     Raises:
         FolderRefusedError: One of them is older than another; nothing was changed.

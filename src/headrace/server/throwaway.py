@@ -1,7 +1,7 @@
-"""The data folder of a `dev` without `--data`: made for one run, removed with it.
+"""The data folder of a `dev` without `--data`: created for one run, removed with it.
 
 A node that was killed cannot remove its folder: the next one does. The lock says whether a node
-still has a folder, also across containers that share the place of temporary files.
+still has a folder, also across containers that share the folder of temporary files.
 """
 
 import fcntl
@@ -31,7 +31,7 @@ def throwaway_folder() -> Iterator[Path]:
 def _remove_abandoned(place: Path) -> None:
     """Remove the folders of this user that no node holds.
 
-    One that cannot be removed stays: it is not worth a start that fails. A folder without a lock
+    One that cannot be removed stays: it must not fail the start. A folder without a lock
     file is left alone as well: another node may be about to start in it, and it holds nothing yet.
     """
     for folder in place.glob(f"{PREFIX}*"):
@@ -50,7 +50,7 @@ def _remove_if_free(folder: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder, its lock file last: by that the next start knows what is left of it."""
+    """Remove a folder, its lock file last: by it the next start recognises the remains."""
     for path in folder.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

@@ -1,7 +1,7 @@
 """What a setting can hold: how its value is read, shown, and bounded.
 
-A value comes as TOML gave it, or as text from the environment or a flag. A kind gives the value
-that the server uses, or says what is wrong with it; it never guesses.
+A value comes from TOML, or as text from the environment or a flag. A kind returns the value that
+the server uses, or raises an error that says what is wrong; it never guesses.
 """
 
 import re
@@ -36,7 +36,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class NotAllowedError(ValueError):
-    """A value that its key cannot have; the text says why, where the allowed range does not."""
+    """A value that its key cannot have; the text gives the reason if the allowed range does not."""
 
 
 class Kind(Protocol):
@@ -47,14 +47,14 @@ class Kind(Protocol):
         """What may be written, in words."""
 
     def read(self, raw: object) -> object:
-        """Give the value.
+        """Return the value.
 
         Raises:
             ValueError: It is none that is allowed.
         """
 
     def show(self, value: Any) -> str:  # noqa: ANN401 - each kind has its own type of value
-        """Give the value as it would be written."""
+        """Return the value as it would be written."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Setting:
     """One key as it is declared: its kind, what it means, and where else it can be given.
 
     `dev` is the default of `headrace dev` where that differs; `older_names` are environment
-    variables that are understood beside our own.
+    variables that are accepted besides our own.
     """
 
     kind: Kind
@@ -87,7 +87,7 @@ class Quantity:
     render: Callable[[int], str]
     step: int = 1
     is_bare_allowed: bool = True  # whether a number without a unit has a meaning
-    unbounded: str = ""  # the word for no bound at all
+    unbounded: str = ""  # the word for no bound
 
     @property
     def allowed(self) -> str:
@@ -122,17 +122,17 @@ class Quantity:
 
 
 def count(low: int, high: int) -> Quantity:
-    """Give the kind of a plain number."""
+    """Return the kind of a plain number."""
     return Quantity(low, high, _parse_count, _show_count)
 
 
 def size(low: int, high: int, *, step: int = 1, unbounded: str = "") -> Quantity:
-    """Give the kind of a number of bytes: `64 KiB`, `1 GiB`, or bytes without a unit."""
+    """Return the kind of a number of bytes: `64 KiB`, `1 GiB`, or bytes without a unit."""
     return Quantity(low, high, parse_bytes, show_bytes, step, unbounded=unbounded)
 
 
 def duration(low: int, high: int, *, step: int = 1, unbounded: str = "") -> Quantity:
-    """Give the kind of a duration, kept in microseconds: `250 ms`, `30 s`; the unit is needed."""
+    """Return the kind of a duration, in microseconds: `250 ms`, `30 s`; the unit is required."""
     return Quantity(
         low, high, parse_duration, show_duration, step, is_bare_allowed=False, unbounded=unbounded
     )
@@ -156,7 +156,7 @@ class Factor:
             value = float(raw)
         except (ValueError, OverflowError):
             raise NotAllowedError("not a number") from None
-        if not self.low <= value <= self.high:  # false for what is not a number, too
+        if not self.low <= value <= self.high:  # also false for NaN
             raise NotAllowedError
         return value
 
@@ -217,7 +217,7 @@ class Name:
 
 @dataclass(frozen=True)
 class Folder:
-    """A path; `~` is the home folder, and one that is relative begins where the command runs."""
+    """A path; `~` is the home folder, and a relative one starts at the working directory."""
 
     allowed = "a path"
 
@@ -237,7 +237,7 @@ class Folder:
 
 @dataclass(frozen=True)
 class LogFile:
-    """A file that lines are added to; two words stand for no file."""
+    """A file that lines are appended to; two words stand for no file."""
 
     STDERR: ClassVar[Path] = Path("stderr")
     OFF: ClassVar[Path] = Path("off")
@@ -267,7 +267,7 @@ class Listener:
 
 @dataclass(frozen=True)
 class Text:
-    """Text of so many bytes, without control characters."""
+    """Text of bounded length, without control characters."""
 
     bytes_min: int
     bytes_max: int

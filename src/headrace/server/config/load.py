@@ -1,7 +1,7 @@
-"""The configuration of a node: TOML file < environment < flags, and all that is wrong with it.
+"""Loads the configuration of a node: TOML file < environment < flags; reports all its errors.
 
 ```
-sources    what was given, unread            sources
+sources    the given values, unread          sources
 read       each value by its kind            kinds
 relate     rules between keys                relations
 ```
@@ -35,7 +35,7 @@ _REASON_MAX = 160
 
 
 class ConfigError(Exception):
-    """All that is wrong with a configuration, a line each."""
+    """All errors of a configuration, a line each."""
 
     def __init__(self, problems: list[Problem]) -> None:
         assert problems
@@ -49,12 +49,12 @@ def load_config(
     flags: Mapping[str, str],
     profile: Profile,
 ) -> ServerConfig:
-    """Give the configuration of a node, checked as a whole.
+    """Return the configuration of a node, checked as a whole.
 
     `flags` are texts by path of their key, such as `tcp.address`.
 
     Raises:
-        ConfigError: Something is wrong; it names everything that is.
+        ConfigError: There are errors; it names all of them.
     """
     given: dict[str, Given] = {}
     problems: list[Problem] = []
@@ -72,7 +72,7 @@ def load_config(
     config = _build(profile, values, {path: each.origin for path, each in given.items()})
     wrong = dict.fromkeys(problem.path for problem in problems)
     for relation in broken_relations(config):
-        # A key that could not be read holds its default here, which nobody asked for.
+        # A key that could not be read has its default here, which was not asked for.
         if not any(path in wrong for path in relation.paths):
             problems.append(Problem(relation.paths[0], _breach(config, relation)))
     if problems:

@@ -10,7 +10,7 @@ from headrace.server.config.sections import (
     ServerConfig,
 )
 
-HASHES_BYTES_MAX = 64 * MIB  # what a flood of logins may take
+HASHES_BYTES_MAX = 64 * MIB  # the memory that a flood of logins may use
 METADATA_RECORD_BYTES_MIN = MIB
 _ARGON2_LANE_BYTES_MIN = 8 * KIB
 _ENCRYPTED = (
@@ -23,7 +23,7 @@ _ENCRYPTED = (
 class Relation:
     """A rule about the first of some keys that depends on the others.
 
-    `rule` continues the sentence "this key must be": it is shown to whoever broke it, and on the
+    `rule` continues the sentence "this key must be": it is shown in the error, and on the
     page of the guide.
     """
 
@@ -33,17 +33,17 @@ class Relation:
 
 
 def broken_relations(config: ServerConfig) -> Iterator[Relation]:
-    """Give the rules that a configuration breaks."""
+    """Return the rules that a configuration breaks."""
     return (relation for relation in RELATIONS if not relation.holds(config))
 
 
 def has_default_credentials(config: ServerConfig) -> bool:
-    """Whether the root user is the one that everybody knows."""
+    """Whether the root user has the well-known name and password."""
     return (config.root.username, config.root.password) == (DEFAULT_USERNAME, DEFAULT_PASSWORD)
 
 
 def is_loopback_only(config: ServerConfig) -> bool:
-    """Whether nobody outside this machine can connect."""
+    """Whether only this machine can connect."""
     return not open_addresses(config)
 
 

@@ -1,7 +1,7 @@
 """Every key of the configuration, declared once: type, default, bounds, meaning.
 
-What reads values, what shows them and the page of the guide all come from here. Sizes are bytes,
-durations microseconds.
+Reading, showing and the page of the guide are derived from it. Sizes are bytes, durations
+microseconds.
 """
 
 from collections.abc import Mapping
@@ -56,13 +56,13 @@ Profile: TypeAlias = Literal["dev", "serve"]
 
 DEFAULT_USERNAME = "iggy"
 DEFAULT_PASSWORD = Secret(b"iggy")
-SHARDS_MAX = 65_534  # the number above says that nobody owns a partition (SH-8)
+SHARDS_MAX = 65_534  # the next number marks a partition without an owner (SH-8)
 TICK = 10 * MILLISECOND
 JOURNAL_FILES_MAX = 64
 
 _TOPIC_BYTES_MAX = 1 << 50
 _EXPIRY_MAX = 36_500 * DAY
-_patience = duration(SECOND, HOUR, step=SECOND)  # connections are looked through once a second
+_patience = duration(SECOND, HOUR, step=SECOND)  # connections are checked once a second
 _wait = duration(TICK, HOUR, step=TICK)  # consensus counts in ticks
 
 
@@ -108,7 +108,7 @@ class RootSection(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
 
 
-# A larger message is sent whole all the same: its reader would never pass it otherwise.
+# A larger message is still sent whole: its reader could never get past it otherwise.
 _LARGEST_REPLY = "largest reply to a poll; one that holds a single message may be larger"
 REPLY_BYTES_MIN_OF_MAX = 64 * KIB
 QUIC_REPLY_BYTES_MAX = 10_000_000 - 1
@@ -495,17 +495,17 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     origins: Mapping[str, str] = {}  # of the keys that were given, by path
 
     def origin(self, path: str) -> str:
-        """Say where the value of a key comes from: file, environment, flag or default."""
+        """Return the origin of a key's value: file, environment, flag or default."""
         assert path in SETTINGS
         return self.origins.get(path, "default")
 
     def value(self, path: str) -> object:
-        """Give the value of a key by its path."""
+        """Return the value of a key by its path."""
         section, _, key = path.partition(".")
         return getattr(getattr(self, section), key)
 
     def show(self, path: str) -> str:
-        """Give the value of a key as it would be written; a secret is masked."""
+        """Return the value of a key as it would be written; a secret is masked."""
         return SETTINGS[path].setting.kind.show(self.value(path))
 
 
@@ -519,7 +519,7 @@ class Declared(msgspec.Struct, frozen=True):
 
     @property
     def path(self) -> str:
-        """The name by which the key is called."""
+        """The full name of the key."""
         return f"{self.section}.{self.key}"
 
     @property
@@ -528,7 +528,7 @@ class Declared(msgspec.Struct, frozen=True):
         return f"HEADRACE_{self.section}_{self.key}".upper()
 
     def default_of(self, profile: Profile) -> object:
-        """Give what holds when the key is not given."""
+        """Return the default of the key."""
         if profile == "dev" and self.setting.dev is not None:
             return self.setting.dev
         return self.default

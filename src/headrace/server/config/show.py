@@ -1,10 +1,10 @@
-"""A configuration as rows to look at: every key, its value as it would be written, its origin."""
+"""A configuration as rows: every key, its value as it would be written, its origin."""
 
 from headrace.server.config.sections import SETTINGS, ServerConfig
 
 
 def describe(config: ServerConfig) -> list[dict[str, str]]:
-    """Give a row for every key; secrets are masked, as in every log."""
+    """Return a row for every key; secrets are masked, as in every log."""
     return [
         {
             "key": path,

@@ -1,7 +1,7 @@
 """Where configuration comes from: a TOML file, the environment, flags.
 
-Each source gives what it holds, unread, and what is wrong with it as a whole: keys that nobody
-knows, a file that cannot be read, a secret that others can read.
+Each source returns its values, unread, and its errors as a whole: unknown keys, a file that cannot
+be read, a secret that others can read.
 """
 
 import os
@@ -18,7 +18,7 @@ from headrace.server.config.sections import SECTIONS, SETTINGS
 
 FILE_BYTES_MAX = 1 << 20
 VARIABLE_PREFIX = "HEADRACE_"
-# Variables of the client commands, and those that Kubernetes makes of a service named headrace.
+# Variables of the client commands, and those that Kubernetes sets for a service named headrace.
 _NOT_OURS = re.compile(
     r"HEADRACE_(ADDRESS|USERNAME|PASSWORD|TOKEN|HOME|COMPLETE"
     r"|SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\w+)?)"
@@ -27,7 +27,7 @@ _SHOWN_MAX = 80
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One thing that is wrong: the key, or the file, and a sentence about it."""
+    """One error: the key, or the file, and a sentence about it."""
 
     path: str
     sentence: str
@@ -37,7 +37,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class Given(msgspec.Struct, frozen=True):
-    """A value as it came, and where it came from; shown without the value, it may be a secret."""
+    """A value as given, and its origin; its repr hides the value, which may be a secret."""
 
     raw: object
     origin: str
@@ -47,7 +47,7 @@ class Given(msgspec.Struct, frozen=True):
 
 
 class Source(msgspec.Struct, frozen=True):
-    """What one source holds."""
+    """The values and errors of one source."""
 
     given: dict[str, Given]
     problems: list[Problem]
@@ -77,7 +77,7 @@ def read_file(file: Path | None) -> Source:
 
 
 def read_environment(environment: Mapping[str, str]) -> Source:
-    """Pick our variables; of two spellings of one key, the first of `HEADRACE_` holds."""
+    """Select our variables; of two spellings of one key, `HEADRACE_` wins."""
     source = Source({}, [])
     for declared in SETTINGS.values():
         for name in (*reversed(declared.setting.older_names), declared.variable):
@@ -87,7 +87,7 @@ def read_environment(environment: Mapping[str, str]) -> Source:
     for name in sorted(environment):
         is_ours = name.startswith(VARIABLE_PREFIX) and not _NOT_OURS.fullmatch(name)
         if is_ours and name not in known:
-            # Without what all of them begin with, or every name would be like every other.
+            # Without the common prefix, or all names would be similar.
             bare = [each.removeprefix(VARIABLE_PREFIX) for each in known]
             hint = hint_nearest(name.removeprefix(VARIABLE_PREFIX), bare, prefix=VARIABLE_PREFIX)
             source.problems.append(Problem(name, f"environment {name}: no such key{hint}"))
@@ -95,7 +95,7 @@ def read_environment(environment: Mapping[str, str]) -> Source:
 
 
 def read_flags(flags: Mapping[str, str]) -> Source:
-    """Take what the command line gave, by path of its key."""
+    """Take the values of the command line, by path of their key."""
     assert all(path in SETTINGS for path in flags)
     return Source(
         {
@@ -107,14 +107,14 @@ def read_flags(flags: Mapping[str, str]) -> Source:
 
 
 def shorten(text: str, characters_max: int = _SHOWN_MAX) -> str:
-    """Give a text that fits a line of an error, on one line."""
+    """Return a text shortened to fit one line of an error."""
     line = text.encode("unicode_escape").decode() if not text.isprintable() else text
     return line if len(line) <= characters_max else f"{line[: characters_max - 3]}..."
 
 
 def _read_table(file: Path) -> tuple[dict[str, object], bool]:
-    """Give the file's table, and whether everybody may read the file."""
-    # Not to hang on a pipe that nobody writes to; the mode is that of the file that is read.
+    """Return the file's table, and whether everybody may read the file."""
+    # Do not block on a pipe without a writer; the mode is that of the opened file.
     fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with os.fdopen(fd, "rb") as stream:
         status = os.fstat(stream.fileno())

@@ -4,9 +4,9 @@
 lock -> layout -> metadata store -> shard's store -> segments and indexes -> everything else
 ```
 
-Every file gets a verdict (`report`). What a start would make of the stores is asked of
-recovery itself (`stores`), and of segment files the code that takes them up
-(`next_start`); segments are read batch by batch (`segments`).
+Every file gets a verdict (`report`). The stores are judged by recovery itself (`stores`), the
+segment files by the code that opens them at a start (`next_start`); segments are read batch by
+batch (`segments`).
 
 Flow: recover.
 """
@@ -41,9 +41,9 @@ from headrace.storage.config import StoreConfig
 from headrace.storage.layout import LayoutRecord
 from headrace.storage.moments import find_older
 
-# Below this not even one segment of the largest size could be written any more.
+# Less than this does not even hold one segment of the largest size.
 FREE_BYTES_LOW = SEGMENT_BYTES_MAX
-_OTHERS = 0o077  # the rights of everybody but the owner
+_OTHERS = 0o077  # the permissions of everybody but the owner
 
 Tell = Callable[[str], None]
 
@@ -53,10 +53,10 @@ class DoctorError(Exception):
 
 
 def examine(folder: Path, tell: Tell = lambda _: None) -> Report:
-    """Check a data folder; `tell` hears what is being read.
+    """Check a data folder; `tell` receives what is being read.
 
     Raises:
-        DoctorError: It is no folder of a node, or a node has it.
+        DoctorError: It is no folder of a node, or a node has it open.
         OSError: It cannot be read.
     """
     if not folder.is_dir():
@@ -75,7 +75,7 @@ def examine(folder: Path, tell: Tell = lambda _: None) -> Report:
 
 @contextmanager
 def _hold(folder: Path) -> Iterator[None]:
-    """Keep nodes away and leave no trace; a folder without a lock file was never in use."""
+    """Lock the folder without changing it; a folder without a lock file was never in use."""
     try:
         fd = os.open(folder / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
@@ -97,7 +97,7 @@ def _lock(fd: int, folder: Path) -> None:
 
 
 def _examine_files(folder: Path, tell: Tell) -> dict[str, FileReport]:
-    """Give a report for every file there is, and for those that are missing, by path."""
+    """Return a report for every existing and every missing file, by path."""
     layout, layout_report = examine_layout(folder)
     reports = {} if layout_report is None else {layout_report.path: layout_report}
     strays = None
@@ -140,7 +140,7 @@ def _examine_stores(folder: Path, layout: LayoutRecord, tell: Tell) -> tuple[Sto
 
 
 def _examine_moments(folder: Path, *exams: StoreExam) -> list[FileReport]:
-    """Judge whether the stores are of one moment; what is said counts for the older one's files."""
+    """Judge whether the stores are of one moment; the verdict is for the files of the older one."""
     names = [path.relative_to(folder).as_posix() for path in store_folders(folder)]
     moments = {
         name: exam.moment
@@ -154,7 +154,7 @@ def _examine_moments(folder: Path, *exams: StoreExam) -> list[FileReport]:
 
 
 def _store_config(layout: LayoutRecord, journal: int) -> StoreConfig:
-    """Give what recovery must know to judge a store; sizes stand in its superblock."""
+    """Return the configuration by which recovery judges a store; sizes are in its superblock."""
     return StoreConfig(
         cluster=layout.cluster,
         replica=layout.replica,
@@ -168,7 +168,7 @@ def _store_config(layout: LayoutRecord, journal: int) -> StoreConfig:
 
 
 def _walk(root: Path) -> Iterator[str]:
-    """Give every file below a folder, by its path from there; no symbolic link is followed."""
+    """Yield every file below a folder, by its relative path; no symbolic link is followed."""
     for folder, folders, names in os.walk(root):
         links = [name for name in folders if Path(folder, name).is_symlink()]
         for name in (*names, *links):
@@ -176,7 +176,7 @@ def _walk(root: Path) -> Iterator[str]:
 
 
 def _examine_other(folder: Path, path: str, strays: Strays | None) -> FileReport:
-    """Judge a file that nothing named so far; without `strays` no node has used the folder."""
+    """Judge a file that nothing named so far; no `strays`: no node has used the folder."""
     what, verdict, text = "", Verdict.UNKNOWN, "no file of a node; it is left alone"
     if path == LOCK_NAME:
         what, verdict, text = "lock", Verdict.FINE, "held while a node runs"
@@ -198,7 +198,7 @@ def _examine_other(folder: Path, path: str, strays: Strays | None) -> FileReport
 
 
 def _describe_evidence(path: Path) -> str:
-    """Say what an earlier start put away, and why."""
+    """Describe what an earlier start put into quarantine, and why."""
     if path.name != REASON_NAME:
         return "kept as evidence by an earlier start; nothing reads it"
     reason = read_file(path).decode(errors="replace")
@@ -206,7 +206,7 @@ def _describe_evidence(path: Path) -> str:
 
 
 def _folder_report(folder: Path, free: int) -> FileReport:
-    """Judge what concerns all files: space, and who may enter."""
+    """Judge what concerns all files: free space and permissions."""
     verdict, text = Verdict.FINE, f"{free / GIB:.1f} GiB free"
     if free < FREE_BYTES_LOW:
         verdict = Verdict.NOTICE
@@ -219,7 +219,7 @@ def _folder_report(folder: Path, free: int) -> FileReport:
 
 
 def _with_rights(folder: Path, report: FileReport) -> FileReport:
-    """Add what is wrong with a file's rights, if anything is."""
+    """Add an error about a file's permissions, if there is one."""
     if report.size_bytes is None or report.verdict == Verdict.UNKNOWN:
         return report
     status = (folder / report.path).lstat()

@@ -1,7 +1,7 @@
-"""What the doctor makes of index files: nothing in one is evidence about the log (FM-9).
+"""Judges index files: nothing in one is evidence about the log (FM-9).
 
-An index counts if the checkpoint vouches for its entries; then they help to tell how far damage in
-its segment reaches.
+An index counts if the checkpoint vouches for its entries; then they help to
+bound the damage in its segment.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ _ANEW = "made anew from the segment when it is needed"
 
 
 def judge_index(data: bytes, segment: Segment) -> tuple[Verdict, str]:
-    """Compare the index file of a segment with what the checkpoint says of it."""
+    """Compare the index file of a segment with the checkpoint."""
     try:
         _decode(data, segment)
     except CorruptError as error:
@@ -25,7 +25,7 @@ def judge_index(data: bytes, segment: Segment) -> tuple[Verdict, str]:
 
 
 def known_index(file: Path, segment: Segment) -> SegmentIndex:
-    """Return the index of a segment, or one that knows nothing but the pieces."""
+    """Return the index of a segment, or one with the pieces alone."""
     try:
         return _decode(read_file(file), segment)
     except (OSError, CorruptError):

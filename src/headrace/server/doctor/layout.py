@@ -1,4 +1,4 @@
-"""Judges the layout record of a data folder, which says what else must lie in it."""
+"""Judges the layout record of a data folder, which names what else must be in it."""
 
 from pathlib import Path
 
@@ -12,12 +12,12 @@ from headrace.wire.errors import CorruptError
 
 
 def examine_layout(folder: Path) -> tuple[LayoutRecord | None, FileReport | None]:
-    """Give the layout and the verdict on its file; neither for a folder that no node has used.
+    """Return the layout and the verdict on its file; neither for a folder that no node has used.
 
-    Where the record is damaged, the marker of a store says as much, so that the rest can be judged.
+    If the record is damaged, the marker of a store replaces it, so that the rest can be judged.
 
     Raises:
-        StrangeFolderError: The folder is somebody else's.
+        StrangeFolderError: The folder belongs to something else.
     """
     try:
         if is_new(folder):
@@ -53,7 +53,7 @@ def _layout_of_marker(folder: Path) -> LayoutRecord | None:
         try:
             identity = decode_marker(read_file(store / MARKER_NAME))
         except (OSError, CorruptError, VersionError):
-            continue  # It has a verdict of its own.
+            continue  # It gets a verdict of its own.
         return LayoutRecord(
             cluster=identity.cluster,
             replica=identity.replica,

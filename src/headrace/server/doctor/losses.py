@@ -1,4 +1,4 @@
-"""Says which messages are gone where records of the journal are: those that no segment has yet."""
+"""Names the messages lost with records of the journal: those that no segment has yet."""
 
 from headrace.partitions.log import PartitionLog
 from headrace.ports.recovered import RecoveredEntry, RecoveredGroup
@@ -12,7 +12,7 @@ from headrace.wire.numbers import Operation
 def examine_losses(
     store: str, group: RecoveredGroup, log: PartitionLog | None, partition: str
 ) -> FileReport | None:
-    """Judge what the journal still has of one partition; nothing if no message is known to lack."""
+    """Judge what the journal still has of one partition; none if no message is known to be lost."""
     walk = _Offsets(log.next_offset if log else 0)
     for entry in group.entries:
         walk.take(entry)
@@ -37,7 +37,7 @@ class _Offsets:
     def __init__(self, next_offset: int) -> None:
         self.expected = next_offset
         self.lost: list[Lost] = []
-        self.is_end_lost = False  # the last send is known, and what it held is not
+        self.is_end_lost = False  # the last send is known, its messages are not
 
     def take(self, entry: RecoveredEntry) -> None:
         """Take the next op."""

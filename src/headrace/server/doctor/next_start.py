@@ -1,4 +1,4 @@
-"""What the next start makes of the files of one partition, told by the code of a start itself.
+"""Predicts what the next start does with the files of one partition, by the code of a start.
 
 ```
 journal -> PartitionMachine -> OpenSegments -> SegmentOpener.judge     what is put away or a fault
@@ -6,7 +6,7 @@ journal -> PartitionMachine -> OpenSegments -> SegmentOpener.judge     what is p
 ```
 
 The machine applies what checkpoint and journal have, trims, retention and purges included. Its
-effects are looked at and not carried out.
+effects are inspected, not carried out.
 
 Flow: recover.
 """
@@ -53,7 +53,7 @@ Judged = dict[SegmentFile, tuple[Verdict, str]]
 
 @contextmanager
 def opened_tree(root: Path) -> Iterator[SegmentTree | None]:
-    """Open the folder of segments to look at it; nothing is given if it is not there."""
+    """Open the folder of segments for reading; yield none if it does not exist."""
     if not root.is_dir():
         yield None
         return
@@ -67,9 +67,9 @@ def opened_tree(root: Path) -> Iterator[SegmentTree | None]:
 def judge_start(
     tree: SegmentTree, group: RecoveredGroup | None, target: PartitionTarget, lost_until: int
 ) -> Judged:
-    """Return what becomes of each segment file that is there; checkpointed ones may be missing.
+    """Return the fate of each existing segment file; checkpointed ones may be missing.
 
-    `lost_until`: offsets below it may have been given out and lost with the power; 0 for none.
+    `lost_until`: offsets below it may have been assigned and lost in a power failure; 0 for none.
 
     Raises:
         CorruptError: The ops of the partition do not follow each other.
@@ -113,7 +113,7 @@ def _replay(group: RecoveredGroup | None, target: PartitionTarget) -> PartitionM
 
 
 def _read_judgement(opener: SegmentOpener, effect: OpenSegments, beyond: Beyond) -> Judged:
-    """Say of each file what the start decides."""
+    """Return the decision of the start for each file."""
     assert effect.end is not None
     judged: Judged = {each.file: (Verdict.REPAIRED, _AGAIN) for each in effect.end.segments}
     for file in effect.end.dropped:
@@ -143,7 +143,7 @@ def _judge_remains(opener: SegmentOpener, extent: SegmentExtent, why: str) -> tu
 
 
 def _judge_writes(tree: SegmentTree, machine: PartitionMachine) -> Judged:
-    """Find bytes that the writes of a start would destroy, and keeps before that."""
+    """Find bytes that a start keeps because its writes would destroy them."""
     judged: Judged = {}
     while not machine.is_stored:
         machine.store()
@@ -162,8 +162,8 @@ def _is_own(tree: SegmentTree, write: WriteSegment) -> bool:
         with tree.opened_file(write.file, os.O_RDONLY) as fd:
             return is_left_of_write(read_all(fd, len(new), write.position), new)
     except FileNotFoundError:
-        return True  # The start makes it.
+        return True  # The start creates it.
 
 
 def _ignore(_: str) -> None:
-    """Hear nothing: what is only looked at has nothing to complain of."""
+    """Ignore complaints: nothing is changed."""

@@ -33,26 +33,26 @@ _ORPHAN = "of a partition that the metadata has not seen: the next start moves i
 
 
 class Known(msgspec.Struct, frozen=True):
-    """What the metadata says, if it can be read: names by number, partitions, how far it goes."""
+    """The metadata, as far as it can be read: names by number, partitions, how far it goes."""
 
     topics: dict[tuple[int, int], str]
     partitions: dict[int, PartitionTarget]  # by namespace
     revision: int | None
 
     def is_here(self, file: SegmentFile) -> bool:
-        """Whether a file is of a partition that there is."""
+        """Whether a file belongs to an existing partition."""
         target = self.partitions.get(file.namespace)
         return target is not None and target.created_revision == file.created_revision
 
     def of(self, namespace: int) -> str:
-        """Give a partition as people call it, by its numbers where the name is not known."""
+        """Return the name of a partition, or its numbers if the name is not known."""
         stream, topic, partition = unpack_namespace(GroupId(namespace))
         name = self.topics.get((stream, topic), f"stream {stream}, topic {topic}")
         return f"{name}, partition {partition}"
 
 
 def read_metadata(groups: tuple[RecoveredGroup, ...] | None) -> Known:
-    """Apply what checkpoint and journal have of the metadata, as a start does."""
+    """Apply the metadata of checkpoint and journal, as a start does."""
     machine = MetadataMachine()
     is_whole = groups is not None
     for group in groups or ():
@@ -77,7 +77,7 @@ def read_metadata(groups: tuple[RecoveredGroup, ...] | None) -> Known:
 
 
 def judge_partitions(root: Path, exam: StoreExam, known: Known) -> tuple[Judged, list[FileReport]]:
-    """Return what a start makes of every segment file, and what it could not apply.
+    """Return the decision of a start for every segment file, and what it could not apply.
 
     Without all of the metadata and the journal a start refuses: nothing is judged then.
     """
@@ -102,7 +102,7 @@ def judge_partitions(root: Path, exam: StoreExam, known: Known) -> tuple[Judged,
 
 
 def _lost_until(exam: StoreExam, group: RecoveredGroup | None, target: PartitionTarget) -> int:
-    """Return the offset below which messages may have gone with the power (FM-7), 0 for none."""
+    """Return the offset below which a power failure may have lost messages (FM-7), 0 for none."""
     is_lost = exam.is_power_loss if group is None else group.state.is_tail_lost
     is_lost = is_lost and not target.is_persisted
     return exam.ceilings.get(target.group, 0) if is_lost else 0
@@ -140,7 +140,7 @@ def examine_partition(
 
 
 def _is_deleted(group: RecoveredGroup, names: Known) -> bool:
-    """Whether the metadata has seen a partition created, and has it no more: its files go."""
+    """Whether a partition was created and deleted: its files are removed."""
     origin = origin_of(group)
     if names.revision is None or origin is None or origin > names.revision:
         return False
@@ -149,7 +149,7 @@ def _is_deleted(group: RecoveredGroup, names: Known) -> bool:
 
 
 class Strays:
-    """Judges files that no checkpoint names; without groups nothing can be told of them."""
+    """Judges files that no checkpoint names; without groups they cannot be judged."""
 
     def __init__(
         self, groups: tuple[RecoveredGroup, ...] | None, names: Known, judged: Judged
@@ -159,7 +159,7 @@ class Strays:
         self._held = None if groups is None else [group.state.group for group in groups]
 
     def examine(self, root: Path, path: str) -> FileReport | None:
-        """Judge one file, named by its path from the root; nothing if the name is none of ours."""
+        """Judge one file, by its path from the root; none if the name is not one of ours."""
         found = _OURS.fullmatch(path)
         namespace = None if found is None else namespace_of(*map(int, found.group(1, 2, 3)))
         is_named = found is not None and is_ours((root / path).name)

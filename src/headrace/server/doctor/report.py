@@ -1,4 +1,4 @@
-"""What the doctor says: a verdict for every file of a data folder, and one for the whole."""
+"""The result of the doctor: a verdict for every file of a data folder, and one for the whole."""
 
 from enum import StrEnum
 from typing import Any
@@ -7,10 +7,10 @@ import msgspec
 
 
 class Verdict(StrEnum):
-    """What is to be thought of one file, from good to bad."""
+    """The verdict on one file, from good to bad."""
 
     FINE = "fine"
-    REPAIRED = "repaired at start"  # the next start puts it right, and loses nothing by it
+    REPAIRED = "repaired at start"  # the next start repairs it without loss
     NOTICE = "look at it"  # nothing is lost, but a person should know
     UNKNOWN = "unknown file"
     DAMAGED = "damaged"
@@ -29,13 +29,13 @@ class Lost(msgspec.Struct, frozen=True):
 
 
 class FileReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One file: its place below the folder, what it is, and what was found."""
+    """One file: its path below the folder, what it is, and the findings."""
 
     path: str
     what: str
     verdict: Verdict
     text: str
-    size_bytes: int | None = None  # nothing where there is no such file
+    size_bytes: int | None = None  # none if there is no such file
     position: int | None = None
     partition: str = ""
     lost: tuple[Lost, ...] = ()
@@ -64,12 +64,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.folder}: {len(self.files)} files: {', '.join(counts) or 'nothing'}"
 
     def plain(self) -> dict[str, Any]:
-        """Give it all in plain values."""
+        """Return the report as plain values."""
         values: dict[str, Any] = msgspec.to_builtins(self)
         return {"is_damaged": self.is_damaged, **values}
 
 
 def worst(one: Verdict, other: Verdict) -> Verdict:
-    """Give the worse of two verdicts."""
+    """Return the worse of two verdicts."""
     order = list(Verdict)
     return max(one, other, key=order.index)

@@ -38,10 +38,10 @@ _RESTORE = "restore the file from a copy of this folder"
 
 
 def checkpointed_log(group: RecoveredGroup) -> PartitionLog | None:
-    """Give the log of a partition as its checkpoint has it; nothing if it has none.
+    """Return the log of a partition as its checkpoint has it; none if it has none.
 
     Raises:
-        CorruptError: The checkpoint does not hang together.
+        CorruptError: The checkpoint contradicts itself.
     """
     checkpoint = group.checkpoint
     if checkpoint is None or not checkpoint.commit_header:
@@ -58,8 +58,8 @@ def examine_segments(
 ) -> Iterator[FileReport]:
     """Judge the segments and indexes of one partition; `root` is the folder `partitions`.
 
-    `judged` is what a start makes of the files. Nobody reads what the log has dropped since the
-    checkpoint, and on a full disk it may be gone already (decision 0020): it is left to others.
+    `judged` are the decisions of a start. What the log has dropped since the checkpoint is not read
+    any more, and on a full disk it may be removed already (decision 0020): it is not judged here.
     """
     for segment in log.segments:
         if is_dropped(judged, segment.file):
@@ -77,7 +77,7 @@ class _Walk:
 
     def __init__(self, segment: Segment, folder: Path, beyond: tuple[Verdict, str]) -> None:
         self._segment = segment
-        self._beyond = beyond  # what a start makes of bytes behind the checkpoint
+        self._beyond = beyond  # the decision of a start about bytes behind the checkpoint
         self._partition = unpack_namespace(GroupId(segment.file.namespace)).partition
         self._file = folder / segment_name(segment.base_offset)
         self._size: int | None = None
@@ -151,17 +151,17 @@ class _Walk:
             self._position = position
 
     def _fence(self, reason: str) -> None:
-        """Note what makes the node serve nothing of the whole partition."""
+        """Note a fault that makes the node serve nothing of the partition."""
         self._note(0, f"{reason}: nothing of the partition is served until that is put right")
 
     def _lose(self, first: int, end_offset: int) -> None:
-        """Add a lost range; one that goes on where the last one ended makes that longer."""
+        """Add a lost range; merge it with the last one if they touch."""
         if self._lost and first == self._lost[-1].last + 1:
             first = self._lost.pop().first
         self._lost.append(Lost(first, end_offset - 1))
 
     def report(self, partition: str) -> FileReport:
-        """Give the verdict."""
+        """Return the verdict."""
         segment = self._segment
         verdict = Verdict.FINE
         state = "sealed" if segment.is_sealed else "active"
@@ -204,7 +204,7 @@ def _below(file: Path, segment: SegmentFile) -> str:
 
 
 def _reason(data: memoryview) -> str:
-    """Say what is wrong with the batch that begins here, or with those that follow it."""
+    """Describe the fault of the batch that begins here, or of those that follow it."""
     try:
         length = decode_batch_header(data).length
         verify_batch(data[:length])

@@ -1,7 +1,7 @@
 """Judges the files of one store as recovery would, and changes none of them.
 
-What a start would decide is asked of recovery itself (`storage.opening`). It ends at the first
-thing that must not be opened; the journal is then judged once more for all that is wrong with it.
+The decision of a start is that of recovery itself (`storage.opening`). Recovery stops at the first
+fatal finding; the journal is then judged once more for all its damage.
 
 Flow: recover.
 """
@@ -38,7 +38,7 @@ from headrace.wire.errors import CorruptError
 _JOURNAL = re.compile(r"journal\.(\d+)")
 _CHECKPOINT = re.compile(r"checkpoint\.\d+")
 _QUARANTINE = re.compile(re.escape(QUARANTINE_PREFIX) + r"\d+")
-# What recovery calls a finding: what it means for the file.
+# The verdict for each kind of finding of recovery.
 _VERDICTS = {
     "refused": Verdict.DAMAGED,
     "lost": Verdict.DAMAGED,
@@ -54,7 +54,7 @@ _HOW = {
 }
 
 
-# Files whose name says all.
+# Files that are known by their name alone.
 _PLAIN = {
     LOCK_NAME: ("lock", Verdict.FINE, "held while a node runs"),
     MARKER_NAME: ("marker", Verdict.FINE, "says whose store this is"),
@@ -64,7 +64,7 @@ _LEFT_OVER = "left of a write that was broken off; nothing reads it"
 
 
 class StoreExam(msgspec.Struct, frozen=True):
-    """What was found; `groups` are those that are left, none if that cannot be told.
+    """The findings; `groups` are those that are left, none if that is unknown.
 
     `is_journal_broken`: records that were synced are gone, and ops of groups with them.
     """
@@ -73,12 +73,12 @@ class StoreExam(msgspec.Struct, frozen=True):
     groups: tuple[RecoveredGroup, ...] | None
     is_journal_broken: bool = False
     moment: Moment | None = None  # of a store that a start would open
-    ceilings: dict[int, int] = {}  # by group: offsets below may have been given out (FM-7)
+    ceilings: dict[int, int] = {}  # by group: offsets below may have been assigned (FM-7)
     is_power_loss: bool = False  # groups that the store does not know may have been lost, too
 
 
 def examine_store(folder: Path, name: str, config: StoreConfig) -> StoreExam:
-    """Judge the files of one store; `name` is its place below the data folder."""
+    """Judge the files of one store; `name` is its path below the data folder."""
     files = _read_files(folder)
     opener = Opener(config, files)
     verdict: JournalVerdict | None = None
@@ -123,13 +123,13 @@ def _superblock_of(files: Mapping[str, bytes]) -> Superblock | None:
     try:
         return decode_superblock(payload)
     except CorruptError:
-        return None  # Recovery has said so already.
+        return None  # Recovery has reported it already.
 
 
 def _judge_whole_journal(
     config: StoreConfig, files: Mapping[str, bytes], findings: list[Finding]
 ) -> tuple[tuple[RecoveredGroup, ...], JournalVerdict]:
-    """Add all damage to the journal where recovery named the first only; give what is left."""
+    """Add all damage to the journal where recovery named the first only; return what is left."""
     superblock = _superblock_of(files)
     assert superblock is not None, "the journal is judged only behind a good superblock"
     number = superblock.checkpoint_number
@@ -162,7 +162,7 @@ def _report(
     superblock: Superblock | None,
     verdict: JournalVerdict | None,
 ) -> FileReport:
-    """Say what one file is and what was found about it."""
+    """Return the report on one file."""
     what, judged, text = _describe(file, superblock, verdict)
     position = None
     for finding in findings:
@@ -181,7 +181,7 @@ def _report(
 def _describe(
     file: Path, superblock: Superblock | None, verdict: JournalVerdict | None
 ) -> tuple[str, Verdict, str]:
-    """Say what a file of that name is, and what it holds if nothing is wrong with it."""
+    """Describe a file by its name, and its content if it is sound."""
     name = file.name
     found = _PLAIN.get(name, ("", Verdict.UNKNOWN, "no file of a node; it is left alone"))
     number = _JOURNAL.fullmatch(name)
