@@ -11,7 +11,7 @@ from headrace.partitions import (
     snapshot,
     writer,
 )
-from headrace.shard import desk, metadata_group, shard, timekeeper
+from headrace.shard import delivery, metadata_group, timekeeper
 from headrace.shard.consensus import believed_time, ceilings, checkpoints, plane
 from headrace.shard.front import (
     answers,
@@ -20,7 +20,8 @@ from headrace.shard.front import (
     polls,
     purges,
     queries,
-    router,
+    refusals,
+    sends,
 )
 from headrace.shard.logins import login
 from headrace.shard.owned import flush, opening, own_ops, reconcile
@@ -343,7 +344,7 @@ _NODE = (
     bug(
         "equal_is_repeated",
         "The same number and the same body: it is the same request.",
-        Edit(router.Router._send_header, "is_anew=int(request in connection.spent)", "is_anew=0"),
+        Edit(sends.read_send_header, "is_anew=int(request in connection.spent)", "is_anew=0"),
     ),
     bug(
         "any_answer_spends",
@@ -353,7 +354,7 @@ _NODE = (
     bug(
         "evicted_stays_bound",
         "A connection holds its session until it closes.",
-        Edit(shard.Shard._deliver, "self._logins.release(connection)", "pass"),
+        Edit(delivery.Delivery._evict, "self._disconnects.release(connection)", "pass"),
         is_stall=True,
     ),
     bug(
@@ -426,7 +427,7 @@ _CURRENT = (
         "Who leads knows every offset.",
         Edit(
             offset_reads.OffsetReads._find,
-            "if not desk.data_plane.is_current(self._partitions.find(key.group).replica):",
+            "if not self._plane.is_current(self._partitions.find(key.group).replica):",
             "if not self._partitions.find(key.group).replica.is_serving:",
         ),
     ),
@@ -443,8 +444,8 @@ _CURRENT = (
         "names_read_anywhere",
         "A read changes nothing: any node can answer it.",
         Edit(
-            queries.Reads.read,
-            "if command.code not in _READ_ANYWHERE and not self._desk.metadata.is_current:",
+            queries.Queries.read,
+            "if command.code not in _READ_ANYWHERE and not self._metadata.is_current:",
             "if False:",
         ),
     ),
@@ -452,8 +453,8 @@ _CURRENT = (
         "absent_is_absent",
         "What this node does not find does not exist.",
         Edit(
-            desk.Desk.refusal,
-            "if code in _RESTS_ON_METADATA and not self.metadata.is_current:",
+            refusals.Refusals.judge,
+            "if code in _RESTS_ON_METADATA and not self._metadata.is_current:",
             "if False:",
         ),
     ),

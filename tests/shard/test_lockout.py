@@ -6,10 +6,10 @@ from headrace.shard.logins.lockout import (
     ENTRIES_MAX,
     FORGIVEN_TICKS,
     Lockout,
-    LockoutSettings,
     Origin,
     origin_of,
 )
+from headrace.shard.settings import LockoutSettings
 
 SECOND = 100
 ANNA = Origin("anna", "192.0.2.1", is_exempt=False)

@@ -53,7 +53,7 @@ def evicted(client: Client) -> EvictionReason | None:
 def assert_ended(client: Client) -> None:
     assert evicted(client) == EvictionReason.NO_SESSION
     assert (client.connection, ENDED) in client.node.closed
-    assert client.node.shard.connections.of_client(client.client) is None
+    assert client.node.shard.front.connections.of_client(client.client) is None
 
 
 # Sessions.

@@ -18,8 +18,7 @@ from headrace.server.config.sections import (
 )
 from headrace.server.folders import PARTITIONS_NAME
 from headrace.shard.config import PlaneConfig
-from headrace.shard.logins.lockout import LockoutSettings
-from headrace.shard.settings import ShardSettings
+from headrace.shard.settings import LockoutSettings, ShardSettings
 from headrace.storage.config import StoreConfig, file_bytes_of
 from headrace.transports.limits import TcpLimits
 from headrace.vsr.timeouts import Timeouts

@@ -11,10 +11,17 @@ from headrace.partitions.options import AheadPolicy
 from headrace.partitions.reply_room import REPLIES_BYTES_MAX
 from headrace.partitions.shared import INDEXES_MAX
 from headrace.shard.config import PlaneConfig
-from headrace.shard.logins.lockout import LockoutSettings
 from headrace.wire.numbers import Transport
 
 BYTES_RETAINED_MAX = (1 << 64) - 1
+SECOND_TICKS = 100
+
+
+class LockoutSettings(msgspec.Struct, frozen=True):
+    """How many failures are free, and the longest pause."""
+
+    failures_free: int = 5
+    pause_ticks_max: int = 60 * SECOND_TICKS
 
 
 class ShardSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,8 +6,13 @@ whoever leads the metadata notes the time now and then: an op whose stamp is all
 Flow: replicate.
 """
 
+from collections.abc import Sequence
+
 from headrace.ports.network import Ticked
-from headrace.shard.desk import Desk
+from headrace.shard.consensus.plane import Plane
+from headrace.shard.metadata_group import MetadataGroup
+from headrace.shard.settings import ShardSettings
+from headrace.shard.turn import Turn
 from headrace.vsr.events import OwnOp
 from headrace.wire.numbers import Operation
 
@@ -17,16 +22,26 @@ _NOTES_PER_TOLERANCE = 5  # A node that is down for less than the other four nee
 class Timekeeper:
     """The only one who hears the wall clock; what others are told is believed."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._time = desk.clock.time
-        self._note_age = desk.settings.clock_tolerance // _NOTES_PER_TOLERANCE
+    def __init__(
+        self,
+        settings: ShardSettings,
+        metadata: MetadataGroup,
+        planes: Sequence[Plane],
+        turn: Turn,
+    ) -> None:
+        self._metadata = metadata
+        self._planes = planes
+        self._clock = turn.clock
+        self._probes = turn.probes
+        self._time = turn.clock.time
+        self._supported_time = settings.supported_time
+        self._note_age = settings.clock_tolerance // _NOTES_PER_TOLERANCE
 
     def tick(self, event: Ticked) -> Ticked:
         """Let time pass; give the event as others may see it."""
         self._learn()
         self._time.tick(event.now, event.wall)
-        self._desk.clock.now = event.now
+        self._clock.now = event.now
         self._tell()
         return Ticked(event.now, self._time.now)
 
@@ -44,26 +59,26 @@ class Timekeeper:
 
     def note(self) -> None:
         """Have the log remember the time, unless it does; its first op is another's (O3.7)."""
-        desk, age = self._desk, self._time.now - self._newest_stamp
-        if self._time.is_known and desk.metadata.is_serving and age > self._note_age:
-            desk.probes.hit("time.noted")
-            desk.metadata.propose(OwnOp(Operation.NOTE_TIME, b""))
+        age = self._time.now - self._newest_stamp
+        if self._time.is_known and self._metadata.is_serving and age > self._note_age:
+            self._probes.hit("time.noted")
+            self._metadata.propose(OwnOp(Operation.NOTE_TIME, b""))
 
     def _learn(self) -> None:
         stamp = self._newest_stamp
         if not stamp:
             # A replica that comes back knows its log before it hears how far that is committed.
-            self._time.learn(self._desk.metadata.replica.timestamp, is_committed=False)
+            self._time.learn(self._metadata.replica.timestamp, is_committed=False)
             return
         if not self._time.is_known:
-            stamp = max(stamp, self._desk.settings.supported_time)
+            stamp = max(stamp, self._supported_time)
         self._time.learn(stamp)
 
     @property
     def _newest_stamp(self) -> int:
         """Return the newest committed stamp: one that was only prepared may never have been."""
-        return self._desk.metadata.state.timestamp
+        return self._metadata.state.timestamp
 
     def _tell(self) -> None:
-        for plane in (self._desk.metadata.plane, self._desk.data_plane):
+        for plane in self._planes:
             plane.set_wall(self._time.now)

@@ -17,9 +17,11 @@ from typing import NamedTuple
 import msgspec
 
 from headrace.base.limits import HEADER_BYTES
-from headrace.ports.network import Buffer, SendReply, SendToConnection
-from headrace.shard.effects import ShardEffect
+from headrace.ports.network import Buffer, CloseConnection, SendReply, SendToConnection
 from headrace.shard.front.connections import Connection, Connections
+from headrace.shard.front.refusals import Refusals
+from headrace.shard.metadata import Metadata
+from headrace.shard.turn import Turn
 from headrace.wire.errors import Code, RefusedError
 from headrace.wire.evictions import EvictionReason, encode_eviction
 from headrace.wire.layout import KIND_OFFSET
@@ -44,9 +46,11 @@ class Waiting(NamedTuple):
 class Answers:
     """Sends what a client is told, and knows who still waits."""
 
-    def __init__(self, connections: Connections, out: list[ShardEffect]) -> None:
-        self._connections = connections
-        self._out = out
+    def __init__(self, connections: Connections, metadata: Metadata, turn: Turn) -> None:
+        self.connections = connections
+        self._clock = turn.clock
+        self._out = turn.out
+        self.refusal = Refusals(metadata, turn.probes).judge
         self._ticket = 0
         self._waiting: dict[int, Waiting] = {}  # by ticket, and so in the order of deadlines
         self._ordered: dict[tuple[int, int], int] = {}  # tickets, by client and request
@@ -90,10 +94,14 @@ class Answers:
 
     def refuse(self, connection: int, header: RequestHeader, code: Code) -> None:
         """Answer with a code."""
-        asking = self._connections.get(connection)
+        asking = self.connections.get(connection)
         if code == Code.TRANSIENT_NOT_COMMITTED and asking is not None:
             asking.is_in_doubt = True
         self.send(connection, encode_reply(header, b"", status=code))
+
+    def close(self, connection: int, reason: str) -> None:
+        """Close a connection: no answer can reach its client."""
+        self._out.append(CloseConnection(connection, reason))
 
     def evict(self, connection: int, client: int, reason: EvictionReason) -> None:
         """Answer that the session is over."""
@@ -145,18 +153,15 @@ class Answers:
             self.refuse(connection, header, code)
 
     def wait(
-        self,
-        connection: int,
-        header: RequestHeader,
-        now: int,
-        late: Code = Code.TRANSIENT_NOT_ACCEPTED,
+        self, connection: int, header: RequestHeader, late: Code = Code.TRANSIENT_NOT_ACCEPTED
     ) -> int:
-        """Note that a request is answered later, and by its deadline with `late`; give its ticket.
+        """Note that a request is answered later, at its deadline with `late`; return its ticket.
 
         Whoever answers it ends the wait first.
         """
         self._ticket += 1
-        self._waiting[self._ticket] = Waiting(connection, header, now + DEADLINE_TICKS, late)
+        due = self._clock.now + DEADLINE_TICKS
+        self._waiting[self._ticket] = Waiting(connection, header, due, late)
         return self._ticket
 
     def is_waiting(self, ticket: int) -> bool:
@@ -167,9 +172,27 @@ class Answers:
         """End a wait, to answer it; nothing if nobody waits any more."""
         return self._waiting.pop(ticket, None)
 
-    def expect(
-        self, connection: Connection, header: RequestHeader, now: int, ticket: int = 0
-    ) -> None:
+    def resume(self, ticket: int, go_on: Callable[[], bool]) -> None:
+        """Go on with a request that waited, unless nobody waits for it any more.
+
+        `go_on` answers it or has it wait again, and returns whether it is answered; what it raises
+        is the answer.
+        """
+        if ticket not in self._waiting:
+            return
+        try:
+            if go_on():
+                self.end(ticket)
+        except RefusedError as error:
+            self.refuse_waiting(ticket, error.code)
+
+    def refuse_waiting(self, ticket: int, code: Code) -> None:
+        """Refuse a request that waits, if it still does."""
+        waiting = self.end(ticket)
+        if waiting is not None:
+            self.refuse(waiting.connection, waiting.header, self.refusal(code))
+
+    def expect(self, connection: Connection, header: RequestHeader, ticket: int = 0) -> None:
         """Note that consensus will answer this request; if it does not, we do.
 
         With the ticket of a request that has waited for something else, it keeps its deadline.
@@ -182,12 +205,10 @@ class Answers:
         if key in self._ordered:
             raise RefusedError(Code.TRANSIENT_NOT_COMMITTED, request=header.request)
         late = Code.TRANSIENT_NOT_COMMITTED
-        self._ordered[key] = ticket or self.wait(connection.number, header, now, late)
+        self._ordered[key] = ticket or self.wait(connection.number, header, late)
 
-    def expect_ticketed(
-        self, connection: Connection, header: RequestHeader, now: int
-    ) -> RequestHeader:
-        """Note that a partition will answer this request; give it with its ticket.
+    def expect_ticketed(self, connection: Connection, header: RequestHeader) -> RequestHeader:
+        """Note that a partition will answer this request; return it with its ticket.
 
         There a number may stand for several requests in turn: the answer of one that nobody waits
         for any more must not be taken for that of the next.
@@ -196,7 +217,7 @@ class Answers:
             RefusedError: As `expect`.
         """
         ticketed = msgspec.structs.replace(header, ticket=self._ticket + 1)
-        self.expect(connection, ticketed, now)
+        self.expect(connection, ticketed)
         return ticketed
 
     def take_waiting(self, effect: SendReply) -> tuple[Connection, RequestHeader] | None:
@@ -204,11 +225,11 @@ class Answers:
         ticket = self.keep_waiting(effect)
         waiting = None if ticket is None else self._waiting.pop(ticket)
         if waiting is not None:
-            found = self._connections.get(waiting.connection)
+            found = self.connections.get(waiting.connection)
             return None if found is None else (found, waiting.header)
         # Whose session is over is told so, even if nobody waits any more.
         is_eviction = effect.frame[KIND_OFFSET] == FrameKind.EVICTION
-        bound = self._connections.of_client(effect.client) if is_eviction else None
+        bound = self.connections.of_client(effect.client) if is_eviction else None
         return None if bound is None else (bound, RequestHeader())
 
     def keep_waiting(self, effect: SendReply) -> int | None:
@@ -221,7 +242,7 @@ class Answers:
             return None
         return self._ordered.pop(key, None)
 
-    def expire(self, now: int, withdraw: Callable[[int, int, int], bool]) -> None:
+    def expire(self, withdraw: Callable[[int, int, int], bool]) -> None:
         """Answer those whose deadline has come.
 
         One that `withdraw` takes back was never ordered, and is told that: it may try again. Of
@@ -230,7 +251,7 @@ class Answers:
         while self._waiting:
             ticket = next(iter(self._waiting))
             waiting = self._waiting[ticket]
-            if waiting.due > now:
+            if waiting.due > self._clock.now:
                 return
             del self._waiting[ticket]
             key = (waiting.header.client, waiting.header.request)

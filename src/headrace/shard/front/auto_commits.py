@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from headrace.base.ids import GroupId
-from headrace.shard.desk import Desk
+from headrace.shard.consensus.plane import Plane
+from headrace.shard.front.answers import Answers
 from headrace.shard.owned.local import Local
 from headrace.shard.owned.partitions import Partitions
 from headrace.vsr.events import OwnOp
@@ -40,9 +41,10 @@ class _Parked(NamedTuple):
 class AutoCommits:
     """What was served and is not stored yet, of all partitions of a shard."""
 
-    def __init__(self, desk: Desk, partitions: Partitions) -> None:
-        self._desk = desk
+    def __init__(self, plane: Plane, partitions: Partitions, answers: Answers) -> None:
+        self._plane = plane
         self._partitions = partitions
+        self._answers = answers
         self._commits: dict[OffsetKey, int] = {}
         self._parked: dict[OffsetKey, list[_Parked]] = {}
 
@@ -53,10 +55,10 @@ class AutoCommits:
     def park(self, key: OffsetKey, ticket: int, go_on: Callable[[], bool]) -> None:
         """Have a request wait until the pending offset is stored.
 
-        `go_on` is called then, as `Desk.resume` does.
+        `go_on` is called then, as `Answers.resume` does.
         """
         assert key in self._commits
-        assert self._desk.answers.is_waiting(ticket)
+        assert self._answers.is_waiting(ticket)
         self._parked.setdefault(key, []).append(_Parked(ticket, go_on))
 
     def commit(self, local: Local, key: OffsetKey, offset: int) -> None:
@@ -73,7 +75,7 @@ class AutoCommits:
         mark = OffsetMark(key.kind, key.id, self._commits[key])
         body = encode(OFFSET_MARK, mark)
         own = OwnOp(Operation.AUTO_COMMIT_OFFSET, body)
-        self._desk.data_plane.propose(key.group, own)
+        self._plane.propose(key.group, own)
 
     def settle(self) -> None:
         """Resume the requests whose offset is stored now, or will not be stored here."""
@@ -93,9 +95,9 @@ class AutoCommits:
                 self._drop(key)  # The partition is gone or was purged.
             else:
                 self._propose(key)
-        if self._desk.data_plane.is_without_space:
+        if self._plane.is_without_space:
             self._refuse_all()
-        answers = self._desk.answers
+        answers = self._answers
         for key, parked in list(self._parked.items()):
             self._parked[key] = [each for each in parked if answers.is_waiting(each.ticket)]
             if not self._parked[key]:
@@ -106,16 +108,16 @@ class AutoCommits:
         for key in [key for key in self._commits if key.group in removed]:
             del self._commits[key]
             for each in self._parked.pop(key, ()):
-                self._desk.refuse(each.ticket, Code.PARTITION_NOT_FOUND)
+                self._answers.refuse_waiting(each.ticket, Code.PARTITION_NOT_FOUND)
 
     def _drop(self, key: OffsetKey) -> None:
         del self._commits[key]
         for each in self._parked.pop(key, ()):
-            self._desk.resume(*each)
+            self._answers.resume(*each)
 
     def _refuse_all(self) -> None:
         """Refuse everyone behind offsets that are not stored: that may lack space (O2.3)."""
         parked, self._parked = self._parked, {}
         for requests in parked.values():
             for each in requests:
-                self._desk.refuse(each.ticket, Code.CANNOT_APPEND_MESSAGE)
+                self._answers.refuse_waiting(each.ticket, Code.CANNOT_APPEND_MESSAGE)

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from headrace.shard.front.credential import Credential
 from headrace.shard.front.spent import Spent
 from headrace.wire.errors import Code, RefusedError
+from headrace.wire.evictions import EvictedError, EvictionReason
 from headrace.wire.numbers import Transport
 from headrace.wire.requests import RequestHeader
 
@@ -66,6 +67,22 @@ class Connection:
         """
         if header.session == self.session and header.client == self.client:
             self.spent.note(header.request)
+
+    def check_session(self, client: int, session: int) -> None:
+        """Refuse what is asked in another session than the one that this connection holds.
+
+        Raises:
+            EvictedError: It holds none, or another one.
+            RefusedError: The session that it held is over, and it may log out.
+        """
+        if self.session == session and self.client == client:
+            return
+        if self.is_over:
+            raise RefusedError(Code.UNAUTHORIZED, why="the session is over")
+        reason = EvictionReason.NO_SESSION
+        if self.client == client and session < self.session:
+            reason = EvictionReason.SESSION_TOO_LOW
+        raise EvictedError(reason, client=client)
 
 
 class Connections:

@@ -3,39 +3,57 @@
 Flow: reply.
 """
 
+from collections.abc import Callable, Sequence
+
 from headrace.ports.host import HostFacts
-from headrace.shard.desk import Desk
+from headrace.ports.probes import Probes
+from headrace.shard.consensus.clock import Clock
+from headrace.shard.front.answers import Answers
+from headrace.shard.metadata import Metadata
 from headrace.shard.owned.partitions import Partitions
 from headrace.wire.commands.counters import Counter, NodeCounters
 
 
-def read_counters(desk: Desk, partitions: Partitions, facts: HostFacts) -> NodeCounters:
-    """Give all counters in the order of their names; equal names of several parts are added up."""
-    found: dict[str, int] = {}
-    planes = (desk.metadata.plane, desk.data_plane)
-    marks = [
-        desk.probes,
-        *(each for plane in planes for each in (plane.probes, plane.store.probes)),
-    ]
-    for probes in marks:
-        for name, count in probes.counts.items():
+class Counters:
+    """Reads the counters; `marks` returns the marks of all parts."""
+
+    def __init__(
+        self,
+        profile: str,
+        marks: Callable[[], Sequence[Probes]],
+        metadata: Metadata,
+        partitions: Partitions,
+        answers: Answers,
+        clock: Clock,
+    ) -> None:
+        self._profile = profile
+        self._marks = marks
+        self._metadata = metadata
+        self._partitions = partitions
+        self._answers = answers
+        self._clock = clock
+
+    def read(self, facts: HostFacts) -> NodeCounters:
+        """Return all counters in the order of their names; equal names are added up."""
+        found: dict[str, int] = {}
+        for probes in self._marks():
+            for name, count in probes.counts.items():
+                found[name] = found.get(name, 0) + count
+        for name, count in (*facts.counters, *self._gauges()):
             found[name] = found.get(name, 0) + count
-    for name, count in (*facts.counters, *_gauges(desk, partitions)):
-        found[name] = found.get(name, 0) + count
-    counters = tuple([Counter(name, found[name]) for name in sorted(found)])
-    return NodeCounters(desk.settings.profile, counters)
+        counters = tuple([Counter(name, found[name]) for name in sorted(found)])
+        return NodeCounters(self._profile, counters)
 
-
-def _gauges(desk: Desk, partitions: Partitions) -> tuple[tuple[str, int], ...]:
-    """Give what there is now, under names that no mark has."""
-    machines = [local.machine for local in partitions.locals.values()]
-    return (
-        ("connections.open", len(desk.connections)),
-        ("requests.waiting", desk.answers.waiting_count),
-        ("partitions.open", len(machines)),
-        ("partitions.fenced_now", sum(each.fence is not None for each in machines)),
-        ("memory.tail_bytes", partitions.shared.tail_bytes),
-        ("metadata.commit", desk.metadata.commit),
-        ("time.clock", desk.clock.time.clock),
-        ("time.believed", desk.clock.time.now),
-    )
+    def _gauges(self) -> tuple[tuple[str, int], ...]:
+        """Return what there is now, under names that no mark has."""
+        machines = [local.machine for local in self._partitions.locals.values()]
+        return (
+            ("connections.open", len(self._answers.connections)),
+            ("requests.waiting", self._answers.waiting_count),
+            ("partitions.open", len(machines)),
+            ("partitions.fenced_now", sum(each.fence is not None for each in machines)),
+            ("memory.tail_bytes", self._partitions.shared.tail_bytes),
+            ("metadata.commit", self._metadata.commit),
+            ("time.clock", self._clock.time.clock),
+            ("time.believed", self._clock.time.now),
+        )

@@ -10,10 +10,12 @@ from functools import partial
 
 from headrace.metadata import resolve
 from headrace.metadata.access import Scope, check_access
-from headrace.shard.desk import Desk
+from headrace.shard.consensus.plane import Plane
+from headrace.shard.front.answers import Answers
 from headrace.shard.front.auto_commits import AutoCommits, OffsetKey
 from headrace.shard.front.connections import Connection
 from headrace.shard.front.consumers import consumer_key
+from headrace.shard.metadata import Metadata
 from headrace.shard.owned.partitions import Partitions
 from headrace.wire.commands.messages import GET_OFFSET, GetOffset, StoredOffset
 from headrace.wire.errors import Code, RefusedError
@@ -23,9 +25,18 @@ from headrace.wire.requests import RequestHeader
 class OffsetReads:
     """All questions for stored offsets of a shard."""
 
-    def __init__(self, desk: Desk, partitions: Partitions, commits: AutoCommits) -> None:
-        self._desk = desk
+    def __init__(
+        self,
+        metadata: Metadata,
+        plane: Plane,
+        partitions: Partitions,
+        answers: Answers,
+        commits: AutoCommits,
+    ) -> None:
+        self._metadata = metadata
+        self._plane = plane
         self._partitions = partitions
+        self._answers = answers
         self._commits = commits
 
     def get(self, connection: Connection, header: RequestHeader, request: GetOffset) -> None:
@@ -40,38 +51,38 @@ class OffsetReads:
         self, connection: Connection, header: RequestHeader, request: GetOffset, ticket: int
     ) -> bool:
         """Answer a question or have it wait; return whether it is answered."""
-        desk = self._desk
+        answers = self._answers
         key = self._find(connection, request)
         if key is not None and self._commits.is_pending(key):
-            ticket = ticket or desk.answers.wait(connection.number, header, desk.clock.now)
+            ticket = ticket or answers.wait(connection.number, header)
             again = partial(self._go_on, connection.number, header, request, ticket)
             self._commits.park(key, ticket, again)
             return False
         stored = None if key is None else self._read(key, request.partition_id or 0)
-        desk.answers.reply(connection.number, header, GET_OFFSET.encode_reply(stored))
+        answers.reply(connection.number, header, GET_OFFSET.encode_reply(stored))
         return True
 
     def _go_on(self, number: int, header: RequestHeader, request: GetOffset, ticket: int) -> bool:
         """Begin again: user, group and topic may be others by now."""
-        return self._begin(self._desk.connections.bound(number), header, request, ticket)
+        return self._begin(self._answers.connections.bound(number), header, request, ticket)
 
     def _find(self, connection: Connection, request: GetOffset) -> OffsetKey | None:
         """Return whose offset is asked for; nothing where the topic or group does not exist."""
-        desk = self._desk
+        state = self._metadata.state
         scope = Scope(request.stream, request.topic)
-        check_access(desk.metadata.state, connection.user_id, GET_OFFSET.code, scope)
+        check_access(state, connection.user_id, GET_OFFSET.code, scope)
         try:
-            topic = resolve.route(desk.metadata.state, request.stream, request.topic)
+            topic = resolve.route(state, request.stream, request.topic)
             key_id = consumer_key(topic, request.consumer)
         except RefusedError as error:
-            if desk.refusal(error.code) != error.code:
+            if self._answers.refusal(error.code) != error.code:
                 raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED) from None
             return None
         partition = request.partition_id or 0
         if partition >= len(topic.partitions):
             raise RefusedError(Code.PARTITION_NOT_FOUND, partition=partition)
         key = OffsetKey(topic.namespace(partition), request.consumer.kind, key_id)
-        if not desk.data_plane.is_current(self._partitions.find(key.group).replica):
+        if not self._plane.is_current(self._partitions.find(key.group).replica):
             raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED)  # O6.2
         return key
 

@@ -6,23 +6,29 @@ Flow: plan, route, reply.
 """
 
 from headrace.metadata.access import reach
-from headrace.shard.desk import Desk
 from headrace.shard.front.connections import Connection
+from headrace.shard.metadata import Metadata
 from headrace.shard.owned.partitions import Partitions
 from headrace.wire.commands.segments import PLAN_SEGMENTS, PlanSegments, SegmentPlan
 from headrace.wire.errors import Code, RefusedError
 
 
 def plan_segments(
-    desk: Desk, partitions: Partitions, connection: Connection, request: PlanSegments
+    metadata: Metadata,
+    partitions: Partitions,
+    folder: str,
+    connection: Connection,
+    request: PlanSegments,
 ) -> SegmentPlan:
-    """Give the plan of one partition to who may poll its topic.
+    """Return the plan of one partition, for users who may poll its topic.
+
+    `folder` is where readers of the same host find the segments.
 
     Raises:
         RefusedError: The user may not, there is no such partition, or its files cannot be used.
     """
     user_id, code = connection.user_id, PLAN_SEGMENTS.code
-    topic = reach(desk.metadata.state, user_id, code, request.stream, request.topic)
+    topic = reach(metadata.state, user_id, code, request.stream, request.topic)
     if request.partition_id >= len(topic.partitions):
         raise RefusedError(Code.PARTITION_NOT_FOUND, partition=request.partition_id)
     local = partitions.find(topic.namespace(request.partition_id))
@@ -30,4 +36,4 @@ def plan_segments(
         raise RefusedError(Code.CANNOT_READ_MESSAGE, why=local.fence)
     if not local.machine.is_open:
         raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED, what="segments are being opened")
-    return local.machine.plan_segments(request.from_offset, desk.settings.segments_folder)
+    return local.machine.plan_segments(request.from_offset, folder)

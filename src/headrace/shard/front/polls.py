@@ -19,12 +19,16 @@ from headrace.partitions import gather
 from headrace.partitions.gather import Polled, PollStart
 from headrace.ports.network import RepliesWritten
 from headrace.ports.recovered import Finding
-from headrace.shard.desk import Desk
+from headrace.shard.consensus.plane import Plane
+from headrace.shard.front.answers import Answers
 from headrace.shard.front.auto_commits import AutoCommits, OffsetKey
 from headrace.shard.front.connections import Connection
 from headrace.shard.front.consumers import consumer_key, may_poll_partition
+from headrace.shard.metadata import Metadata
 from headrace.shard.owned.local import Local
 from headrace.shard.owned.partitions import Partitions
+from headrace.shard.settings import ShardSettings
+from headrace.shard.turn import Turn
 from headrace.wire.commands.messages import POLL_MESSAGES, RESYNC_PARTITION, PollMessages
 from headrace.wire.errors import Code, RefusedError
 from headrace.wire.identifiers import First, FromOffset, FromTimestamp, Next
@@ -49,11 +53,23 @@ class _Poll(NamedTuple):
 class Polls:
     """All polls of a shard, and the offsets that they store by themselves."""
 
-    def __init__(self, desk: Desk, partitions: Partitions) -> None:
-        self._desk = desk
+    def __init__(
+        self,
+        settings: ShardSettings,
+        metadata: Metadata,
+        plane: Plane,
+        partitions: Partitions,
+        answers: Answers,
+        turn: Turn,
+    ) -> None:
+        self._settings = settings
+        self._metadata = metadata
+        self._plane = plane
         self._partitions = partitions
+        self._answers = answers
+        self._new_token = turn.new_token
         self._reading: dict[int, _Poll] = {}  # by ticket: segments are read for them
-        self.commits = AutoCommits(desk, partitions)
+        self.commits = AutoCommits(plane, partitions, answers)
         self._room = partitions.shared.replies
         self._short: list[_Poll] = []  # wait until there is room for their replies
         self._sent: dict[int, int] = {}  # bytes of replies in this turn, by connection
@@ -65,9 +81,8 @@ class Polls:
         Raises:
             RefusedError: It is refused.
         """
-        desk = self._desk
         topic = reach(
-            desk.metadata.state,
+            self._metadata.state,
             connection.user_id,
             POLL_MESSAGES.code,
             request.stream,
@@ -104,7 +119,7 @@ class Polls:
         if local.fence is not None:
             raise RefusedError(Code.CANNOT_READ_MESSAGE, why=local.fence)
         is_group = poll.request.consumer.kind == ConsumerKind.GROUP
-        if is_group and not self._desk.data_plane.is_current(local.replica):
+        if is_group and not self._plane.is_current(local.replica):
             raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED)  # O6.2
         self._partitions.retention.touch(*poll.key)
         if isinstance(poll.request.strategy, Next) and self.commits.is_pending(poll.key):
@@ -114,9 +129,9 @@ class Polls:
         if self._room.is_short:
             self._short.append(self._waiting(poll))
             return False
-        if len(self._reading) >= self._desk.settings.disk_polls_max:
+        if len(self._reading) >= self._settings.disk_polls_max:
             raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED)
-        ticket = self._desk.next_token()
+        ticket = self._new_token()
         polled = local.machine.poll(
             ticket,
             self._start_of(local, poll),
@@ -132,8 +147,8 @@ class Polls:
 
     def _bytes_max_of(self, number: int) -> int:
         """Return how large a reply on a connection may be; those of one turn share that."""
-        settings = self._desk.settings
-        connection = self._desk.connections.get(number)
+        settings = self._settings
+        connection = self._answers.connections.get(number)
         bytes_max = settings.poll_bytes_max
         if connection is not None:
             bytes_max = settings.poll_bytes_max_of.get(connection.transport, bytes_max)
@@ -143,8 +158,7 @@ class Polls:
         """Give a poll with the ticket that it waits by."""
         if poll.ticket:
             return poll
-        desk = self._desk
-        return poll._replace(ticket=desk.answers.wait(poll.connection, poll.header, desk.clock.now))
+        return poll._replace(ticket=self._answers.wait(poll.connection, poll.header))
 
     def _start_of(self, local: Local, poll: _Poll) -> PollStart:
         strategy = poll.request.strategy
@@ -170,7 +184,7 @@ class Polls:
         current: int,
         polled: Polled | None,
     ) -> None:
-        answers = self._desk.answers
+        answers = self._answers
         if polled is None or not polled.messages_count:
             answers.reply(connection, header, _PREFIX.pack(partition, current, 0))
             return
@@ -200,7 +214,7 @@ class Polls:
     def _finish(self, local: Local, ticket: int, result: Polled | RefusedError) -> None:
         poll = self._reading.pop(ticket, None)
         self._room.release(ticket)
-        if poll is None or self._desk.answers.end(poll.ticket) is None:
+        if poll is None or self._answers.end(poll.ticket) is None:
             return
         try:
             if isinstance(result, RefusedError):
@@ -235,8 +249,8 @@ class Polls:
         Raises:
             RefusedError: The user may not poll any more (SE-4), or the session is over.
         """
-        connection = self._desk.connections.bound(poll.connection)
-        asked, state = poll.request, self._desk.metadata.state
+        connection = self._answers.connections.bound(poll.connection)
+        asked, state = poll.request, self._metadata.state
         topic = reach(state, connection.user_id, POLL_MESSAGES.code, asked.stream, asked.topic)
         client, key = poll.header.client, poll.key
         is_dealt = key.kind != ConsumerKind.GROUP or may_poll_partition(
@@ -248,21 +262,21 @@ class Polls:
 
     def _refuse(self, poll: _Poll, code: Code) -> None:
         """Refuse a poll that waits, or that has just ended its wait."""
-        self._desk.answers.end(poll.ticket)
-        self._desk.answers.refuse(poll.connection, poll.header, self._desk.refusal(code))
+        self._answers.end(poll.ticket)
+        self._answers.refuse(poll.connection, poll.header, self._answers.refusal(code))
 
     def tick(self) -> None:
         """Let time pass, and forget the polls for which nobody waits."""
         self.commits.tick()
         self._room.settle()
-        is_waiting = self._desk.answers.is_waiting
+        is_waiting = self._answers.is_waiting
         self._short = [poll for poll in self._short if is_waiting(poll.ticket)]
 
     def _resume_short(self) -> None:
         """Go on with the polls that wait for room, in their order, as far as there is some."""
         while self._short and not self._room.is_short:
             poll = self._short.pop(0)
-            self._desk.resume(poll.ticket, partial(self._go_on, poll))
+            self._answers.resume(poll.ticket, partial(self._go_on, poll))
 
     def _forget_partitions(self, removed: Mapping[int, None]) -> None:
         """Refuse the polls of partitions that are gone, or are others now."""
@@ -272,5 +286,5 @@ class Polls:
         for ticket in found:
             self._room.release(ticket)
         for poll in gone:
-            if self._desk.answers.is_waiting(poll.ticket):
+            if self._answers.is_waiting(poll.ticket):
                 self._refuse(poll, Code.PARTITION_NOT_FOUND)

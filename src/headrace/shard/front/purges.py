@@ -4,7 +4,7 @@ Flow: reply.
 """
 
 from headrace.ports.network import SendReply
-from headrace.shard.desk import Desk
+from headrace.shard.front.answers import Answers
 from headrace.shard.owned.partitions import Partitions
 from headrace.wire.numbers import Operation
 
@@ -14,14 +14,14 @@ PURGES = (Operation.PURGE_STREAM, Operation.PURGE_TOPIC)
 class Purges:
     """Those that metadata has decided and partitions have not applied yet."""
 
-    def __init__(self, desk: Desk, partitions: Partitions) -> None:
-        self._desk = desk
+    def __init__(self, partitions: Partitions, answers: Answers) -> None:
         self._partitions = partitions
+        self._answers = answers
         self._held: dict[int, bytes] = {}  # answers, by the tickets of their requests
 
     def hold(self, effect: SendReply) -> None:
         """Hold the answer of the metadata group back, if somebody waits for it."""
-        ticket = self._desk.answers.keep_waiting(effect)
+        ticket = self._answers.keep_waiting(effect)
         if ticket is not None:
             self._held[ticket] = effect.frame
 
@@ -32,7 +32,7 @@ class Purges:
         self._partitions.reconcile()  # A purge may have been applied in this very turn.
         if not self._partitions.is_purged:
             return
-        answers = self._desk.answers
+        answers = self._answers
         held, self._held = self._held, {}
         for ticket, frame in held.items():
             waiting = answers.end(ticket)
@@ -41,7 +41,7 @@ class Purges:
 
     def tick(self) -> None:
         """Forget the answers for which nobody waits any more."""
-        answers = self._desk.answers
+        answers = self._answers
         self._held = {
             ticket: frame for ticket, frame in self._held.items() if answers.is_waiting(ticket)
         }

@@ -12,8 +12,9 @@ from typing import Any
 
 from headrace.metadata.applied import Applied
 from headrace.ports.audit import NO_USER_ID, OK, Audit
-from headrace.shard.desk import Desk
-from headrace.shard.front.connections import Connection
+from headrace.shard.effects import ShardEffect
+from headrace.shard.front.connections import Connection, Connections
+from headrace.shard.metadata_group import MetadataGroup
 from headrace.vsr.replica import Replica
 from headrace.wire.codec import Codec, decode
 from headrace.wire.commands import groups, internal, streams, tokens, topics, users
@@ -26,9 +27,13 @@ HASH_STRENGTHENED = "strengthen_password_hash"
 class Auditor:
     """Makes the lines."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._told = told_before(desk.metadata.replica)
+    def __init__(
+        self, metadata: MetadataGroup, connections: Connections, out: list[ShardEffect]
+    ) -> None:
+        self._metadata = metadata
+        self._connections = connections
+        self._out = out
+        self._told = told_before(metadata.replica)
 
     def login(
         self, connection: Connection, username: str, outcome: str = OK, *, client: int, op: int = 0
@@ -37,8 +42,8 @@ class Auditor:
 
         Nor one that nobody has: people type their password where the name belongs.
         """
-        user = self._desk.metadata.state.users.find(username) if username else None
-        self._desk.out.append(
+        user = self._metadata.state.users.find(username) if username else None
+        self._out.append(
             Audit(
                 event="login",
                 outcome=outcome,
@@ -50,33 +55,33 @@ class Auditor:
             )
         )
 
-    def asked(self, connection: Connection, event: str, about: str) -> None:
-        """Tell that a user asked for something that no op of the metadata log stands for."""
-        self._desk.out.append(
+    def deletion(self, connection: Connection, request: topics.DeleteSegments) -> None:
+        """Note that a user asked for segments to go: no op of the metadata log stands for that."""
+        self._out.append(
             Audit(
-                event=event,
+                event="delete_segments",
                 user=self._name_of(connection.user_id),
                 user_id=connection.user_id,
                 address=connection.address,
                 client=_hexadecimal(connection.client),
-                about=about,
+                about=_describe_segments(request),
             )
         )
 
     def applied(self, applied: Applied) -> None:
         """Tell of an op, if it is ours to tell."""
-        desk, header = self._desk, applied.header
-        address = desk.connections.address_of(header.client)
+        header = applied.header
+        address = self._connections.address_of(header.client)
         is_own = header.client == 0
-        is_recovered = header.op <= desk.metadata.boot_head and not address
+        is_recovered = header.op <= self._metadata.boot_head and not address
         if header.op <= self._told or (is_own and applied.refusal is not None):
             return
-        is_here = desk.metadata.is_primary if is_own else bool(address)
+        is_here = self._metadata.is_primary if is_own else bool(address)
         if not is_here and not is_recovered:
             return
         operation = Operation(header.operation)
         is_rehash = is_own and operation == Operation.CHANGE_PASSWORD
-        desk.out.append(
+        self._out.append(
             Audit(
                 event=HASH_STRENGTHENED if is_rehash else operation.name.lower(),
                 outcome=OK if applied.refusal is None else applied.refusal.name.lower(),
@@ -91,7 +96,7 @@ class Auditor:
         )
 
     def _name_of(self, user_id: int) -> str:
-        user = self._desk.metadata.state.users.find(user_id)
+        user = self._metadata.state.users.find(user_id)
         return "" if user is None else user.name
 
 
@@ -105,7 +110,7 @@ def told_before(replica: Replica) -> int:
     return replica.op if head is None else head.header.commit
 
 
-def describe_segments(request: topics.DeleteSegments) -> str:
+def _describe_segments(request: topics.DeleteSegments) -> str:
     """Name the segments that are to go."""
     place = _in_topic(request)
     return f"{request.segments_count} segments of {place} partition {request.partition_id}"

@@ -19,20 +19,12 @@ Invariants: never more than `ENTRIES_MAX` names and addresses, those forgotten f
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import NamedTuple
 
-import msgspec
+from headrace.shard.settings import SECOND_TICKS, LockoutSettings
 
 ENTRIES_MAX = 20_000
-SECOND_TICKS = 100
 FORGIVEN_TICKS = 60 * SECOND_TICKS  # until one failure is forgotten
 _PAUSE_TICKS_MIN = SECOND_TICKS
 _DOUBLINGS_MAX = 16  # more would make no difference
-
-
-class LockoutSettings(msgspec.Struct, frozen=True):
-    """How many failures are free, and the longest pause."""
-
-    failures_free: int = 5
-    pause_ticks_max: int = 60 * SECOND_TICKS
 
 
 class Origin(NamedTuple):

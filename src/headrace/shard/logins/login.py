@@ -18,12 +18,16 @@ from headrace.base.secret import Secret
 from headrace.metadata import resolve
 from headrace.ports.credentials import PasswordVerified, VerifyPassword
 from headrace.ports.network import ConnectionTrusted
-from headrace.shard.desk import Desk
+from headrace.shard.front.answers import Answers
 from headrace.shard.front.connections import Connection
 from headrace.shard.front.credential import Credential, credential_of, holds
 from headrace.shard.logins.audit import Auditor
-from headrace.shard.logins.lockout import SECOND_TICKS, Origin, origin_of
+from headrace.shard.logins.disconnects import Disconnects
+from headrace.shard.logins.lockout import Lockout, Origin, origin_of
 from headrace.shard.logins.tokens import hash_token
+from headrace.shard.metadata_group import MetadataGroup
+from headrace.shard.settings import SECOND_TICKS, ShardSettings
+from headrace.shard.turn import Turn
 from headrace.vsr.events import OwnOp
 from headrace.wire.commands.session import (
     LOGIN_PASSWORD,
@@ -56,47 +60,58 @@ class _Pending(msgspec.Struct, frozen=True, kw_only=True):
 class Logins:
     """Those who want in."""
 
-    def __init__(self, desk: Desk, auditor: Auditor) -> None:
-        self._desk = desk
-        self._auditor = auditor
+    def __init__(
+        self,
+        settings: ShardSettings,
+        metadata: MetadataGroup,
+        answers: Answers,
+        disconnects: Disconnects,
+        turn: Turn,
+    ) -> None:
+        self._settings = settings
+        self._metadata = metadata
+        self._answers = answers
+        self._connections = answers.connections
+        self._disconnects = disconnects
+        self._turn = turn
+        self._clock = turn.clock
+        self.lockout = Lockout(settings.lockout)
+        self.auditor = Auditor(metadata, self._connections, turn.out)
         self._pending: dict[int, _Pending] = {}
-        self._gone: dict[int, None] = {}  # clients whose connection is lost, until that is applied
 
     def register(self, connection: Connection, header: RequestHeader, body: memoryview) -> None:
         """Begin a login; a connection that holds a session keeps it."""
-        desk = self._desk
         if connection.is_bound:
             self._welcome(connection, header)
             return
-        if desk.answers.is_waiting(connection.login):
+        if self._answers.is_waiting(connection.login):
             raise RefusedError(Code.TRANSIENT_NOT_COMMITTED)
         try:
             request = LOGIN_PASSWORD.decode_request(body)
         except DecodeError:
-            desk.answers.evict(connection.number, header.client, EvictionReason.MALFORMED_LOGIN)
+            self._answers.evict(connection.number, header.client, EvictionReason.MALFORMED_LOGIN)
             return
         if not is_compatible(request.version.protocol_version):
             reason = EvictionReason.INCOMPATIBLE_PROTOCOL
-            desk.answers.evict(connection.number, header.client, reason)
+            self._answers.evict(connection.number, header.client, reason)
         elif request.password is not None:
             self._verify(connection, header, request, request.password)
         elif request.token is not None:
             self._try_token(connection, header, request)
         else:
-            desk.answers.evict(connection.number, header.client, EvictionReason.MALFORMED_LOGIN)
+            self._answers.evict(connection.number, header.client, EvictionReason.MALFORMED_LOGIN)
 
     def _verify(
         self, connection: Connection, header: RequestHeader, request: Register, login: PasswordLogin
     ) -> None:
-        desk = self._desk
-        user = desk.metadata.state.users.find(login.username)
+        user = self._metadata.state.users.find(login.username)
         is_root = login.username == self._root_name
         origin = origin_of(login.username, connection.address, is_root=is_root)
-        if desk.lockout.is_refused(origin, desk.clock.now):
+        if self.lockout.is_refused(origin, self._clock.now):
             self._pause(connection, header)
             return
-        connection.login = desk.answers.wait(connection.number, header, desk.clock.now)
-        token = desk.next_token()
+        connection.login = self._answers.wait(connection.number, header)
+        token = self._turn.new_token()
         credential = None if user is None else credential_of(user)
         asked_hash = None if credential is None else credential.password_hash
         self._pending[token] = _Pending(
@@ -109,34 +124,33 @@ class Logins:
             asked_hash=asked_hash,
             is_current=self._is_current,
         )
-        desk.out.append(VerifyPassword(token, Secret(login.password), asked_hash))
+        self._turn.out.append(VerifyPassword(token, Secret(login.password), asked_hash))
 
     @property
     def _root_name(self) -> str:
         """The name of the root user as it is now."""
-        root = self._desk.metadata.state.users.find(ROOT_USER)
-        return self._desk.settings.root_username if root is None else root.name
+        root = self._metadata.state.users.find(ROOT_USER)
+        return self._settings.root_username if root is None else root.name
 
     def on_verified(self, event: PasswordVerified) -> bool:
         """Go on with a login; return whether the answer was for one."""
         pending = self._pending.pop(event.token, None)
         if pending is None:
             return False
-        desk = self._desk
-        connection = desk.connections.get(pending.connection)
-        if connection is None or not desk.answers.is_waiting(pending.ticket):
+        connection = self._connections.get(pending.connection)
+        if connection is None or not self._answers.is_waiting(pending.ticket):
             return True
         self._go_on(connection, pending, event)
         if connection.login:
-            desk.answers.end(connection.login)  # It is answered.
+            self._answers.end(connection.login)  # It is answered.
             connection.login = 0
         return True
 
     def _go_on(self, connection: Connection, pending: _Pending, event: PasswordVerified) -> None:
         """Answer a login whose password was compared, or hand it to the metadata group."""
         assert connection.login == pending.ticket
-        desk, credential = self._desk, pending.credential
-        if desk.lockout.is_refused(pending.origin, desk.clock.now):
+        credential = pending.credential
+        if self.lockout.is_refused(pending.origin, self._clock.now):
             # Guesses that were sent all at once are not told apart: none of them is answered.
             self._pause(connection, pending.header)
         elif event.is_right and credential is not None and self._holds(credential):
@@ -150,40 +164,38 @@ class Logins:
 
     def _refuse_password(self, connection: Connection, pending: _Pending) -> None:
         """Say no, and count it, if this node knew the users of then (O6.2)."""
-        desk = self._desk
         if not pending.is_current:
             self._reject(connection, pending.header, Code.TRANSIENT_NOT_ACCEPTED)
             return
-        pause = desk.lockout.fail(pending.origin, desk.clock.now)
+        pause = self.lockout.fail(pending.origin, self._clock.now)
         outcome = f"{WRONG}, no more tries for {pause // SECOND_TICKS} s" if pause else WRONG
         client = pending.header.client
         # In a body that may be read as a token too, what looks like a name may be a secret.
         username = pending.origin.username if pending.request.token is None else ""
-        self._auditor.login(connection, username, outcome, client=client)
-        desk.answers.evict(connection.number, client, EvictionReason.INVALID_CREDENTIALS)
+        self.auditor.login(connection, username, outcome, client=client)
+        self._answers.evict(connection.number, client, EvictionReason.INVALID_CREDENTIALS)
 
     def _pause(self, connection: Connection, header: RequestHeader) -> None:
         """Have somebody wait who, or whose neighbour, has failed too often."""
-        self._desk.probes.hit("login.paused")
+        self._turn.probes.hit("login.paused")
         self._reject(connection, header, Code.TRANSIENT_NOT_ACCEPTED)
 
     def _holds(self, credential: Credential) -> bool:
-        return holds(credential, self._desk.metadata.state, self._desk.metadata.committed_time)
+        return holds(credential, self._metadata.state, self._metadata.committed_time)
 
     # Hashes that are made anew.
 
     def _strengthen(self, credential: Credential, verified: str | None, stronger: str) -> None:
         """Have a password stored at today's cost; the next login asks again if it is not (SE-1)."""
-        desk = self._desk
-        if verified != credential.password_hash or not desk.metadata.is_serving:
+        if verified != credential.password_hash or not self._metadata.is_serving:
             return  # Another login was first, or this node cannot propose.
         change = ChangePassword(credential.user_id, verified.encode(), stronger.encode())
         own = OwnOp(Operation.CHANGE_PASSWORD, CHANGE_PASSWORD.encode_request(change))
-        desk.metadata.propose(own)
+        self._metadata.propose(own)
 
     def rehashed(self, before: str, after: str) -> None:
         """Have sessions, and logins under way, rest on the new hash of the same password."""
-        for connection in self._desk.connections.all():
+        for connection in self._connections.all():
             self.renew(connection, before, after)
         for token, pending in self._pending.items():
             credential = pending.credential
@@ -204,8 +216,8 @@ class Logins:
         pending = self._pending.pop(token, None)
         if pending is None:
             return False
-        connection = self._desk.connections.get(pending.connection)
-        if connection is not None and self._desk.answers.end(pending.ticket) is not None:
+        connection = self._connections.get(pending.connection)
+        if connection is not None and self._answers.end(pending.ticket) is not None:
             self._reject(connection, pending.header, Code.TRANSIENT_NOT_ACCEPTED)
         return True
 
@@ -217,10 +229,9 @@ class Logins:
         pending: _Pending | None = None,
     ) -> None:
         """Take a login by token; with `pending`, of one whose password was wrong before."""
-        desk = self._desk
         assert request.token is not None
-        found = resolve.token(desk.metadata.state, hash_token(request.token.token))
-        if found is None or found[1].is_expired(desk.metadata.committed_time):
+        found = resolve.token(self._metadata.state, hash_token(request.token.token))
+        if found is None or found[1].is_expired(self._metadata.committed_time):
             if pending is not None:
                 self._refuse_password(connection, pending)
             else:
@@ -233,14 +244,14 @@ class Logins:
     @property
     def _is_current(self) -> bool:
         """Whether this node knows the users of now; without any, the first is still to come."""
-        return self._desk.metadata.is_current and len(self._desk.metadata.state.users) > 0
+        return self._metadata.is_current and len(self._metadata.state.users) > 0
 
     def _deny(self, connection: Connection, header: RequestHeader, reason: EvictionReason) -> None:
         """Say no, if this node knows the users of now; else whoever does may say yes (O6.2)."""
         if self._is_current:
             outcome = reason.name.lower()
-            self._auditor.login(connection, "", outcome, client=header.client)
-            self._desk.answers.evict(connection.number, header.client, reason)
+            self.auditor.login(connection, "", outcome, client=header.client)
+            self._answers.evict(connection.number, header.client, reason)
         else:
             self._reject(connection, header, Code.TRANSIENT_NOT_ACCEPTED)
 
@@ -248,46 +259,44 @@ class Logins:
         self, connection: Connection, header: RequestHeader, credential: Credential
     ) -> None:
         """Have the metadata group give the client its session, or let it use the one it has."""
-        desk = self._desk
-        session = desk.metadata.sessions.session_of(header.client, credential.user_id)
-        if session > credential.created_op and not desk.metadata.is_primary:
+        session = self._metadata.sessions.session_of(header.client, credential.user_id)
+        if session > credential.created_op and not self._metadata.is_primary:
             # Who leads a partition need not lead the metadata, and its clients must get in (CR10).
-            desk.probes.hit("sessions.bound_by_backup")
+            self._turn.probes.hit("sessions.bound_by_backup")
             self._bind(connection, header, credential, session)
             return
         try:
-            waiting = connection.login if desk.answers.is_waiting(connection.login) else 0
-            desk.answers.expect(connection, header, desk.clock.now, waiting)
+            waiting = connection.login if self._answers.is_waiting(connection.login) else 0
+            self._answers.expect(connection, header, waiting)
         except RefusedError as error:  # Another connection logs in as this client right now.
             self._reject(connection, header, error.code)
             return
         connection.login = 0
         connection.credential = credential
         stamped = msgspec.structs.replace(header, user_id=credential.user_id, cluster=0)
-        desk.metadata.put_request(stamped, b"")
+        self._metadata.put_request(stamped, b"")
 
     def on_registered(self, connection: Connection, header: RequestHeader, body: bytes) -> None:
         """Take what the group answered to a Register."""
-        desk = self._desk
         try:
             session = int.from_bytes(read_result(memoryview(body)), "little")
         except RefusedError as error:
             if error.code == Code.INVALID_SESSION:
-                desk.answers.evict(connection.number, header.client, EvictionReason.SESSION_ERROR)
+                self._answers.evict(connection.number, header.client, EvictionReason.SESSION_ERROR)
             else:
                 self._reject(connection, header, error.code)
             return
         credential = connection.credential
         is_same = (
             credential is not None
-            and credential.user_id == desk.metadata.sessions.user_of(header.client)
+            and credential.user_id == self._metadata.sessions.user_of(header.client)
             and self._holds(credential)
         )
         if not is_same:
             # Since the password was verified the user has changed, or another login has begun.
-            desk.probes.hit("login.overtaken")
-            self.lose(header.client)
-            desk.answers.evict(connection.number, header.client, EvictionReason.NO_SESSION)
+            self._turn.probes.hit("login.overtaken")
+            self._disconnects.lose(header.client)
+            self._answers.evict(connection.number, header.client, EvictionReason.NO_SESSION)
             return
         assert credential is not None
         self._bind(connection, header, credential, session)
@@ -296,77 +305,34 @@ class Logins:
         self, connection: Connection, header: RequestHeader, credential: Credential, session: int
     ) -> None:
         """Have a connection hold a session."""
-        desk, client = self._desk, header.client
-        self._gone.pop(client, None)
-        old = desk.connections.of_client(client)
+        client = header.client
+        self._disconnects.forget(client)
+        old = self._connections.of_client(client)
         if old is not None and old is not connection:
-            desk.out.append(ConnectionTrusted(old.number, is_trusted=False))
-        desk.connections.bind(connection, client=client, credential=credential, session=session)
-        desk.out.append(ConnectionTrusted(connection.number))
-        user = desk.metadata.state.users.find(credential.user_id)
+            self._turn.out.append(ConnectionTrusted(old.number, is_trusted=False))
+        self._connections.bind(connection, client=client, credential=credential, session=session)
+        self._turn.out.append(ConnectionTrusted(connection.number))
+        user = self._metadata.state.users.find(credential.user_id)
         assert user is not None
-        self._auditor.login(connection, user.name, client=client, op=session)
+        self.auditor.login(connection, user.name, client=client, op=session)
         self._welcome(connection, header)
 
     def _welcome(self, connection: Connection, header: RequestHeader) -> None:
-        desk = self._desk
         registered = Registered(
-            connection.user_id, connection.session, PROTOCOL_PACKED, desk.settings.server_version
+            connection.user_id, connection.session, PROTOCOL_PACKED, self._settings.server_version
         )
         payload = LOGIN_PASSWORD.encode_reply(registered)
-        desk.answers.reply(connection.number, header, RESULT_OK + payload)
+        self._answers.reply(connection.number, header, RESULT_OK + payload)
 
     def _reject(self, connection: Connection, header: RequestHeader, code: Code) -> None:
-        self._desk.answers.reply(connection.number, header, encode_rejection(code))
+        self._answers.reply(connection.number, header, encode_rejection(code))
 
     def logout(self, connection: Connection, header: RequestHeader) -> None:
         """End a session; where there is none it has ended."""
-        desk = self._desk
         if not connection.is_bound or connection.client != header.client:
             connection.is_over = False  # It may log in again.
-            desk.answers.reply(connection.number, header)
+            self._answers.reply(connection.number, header)
             return
-        desk.answers.expect(connection, header, desk.clock.now)
+        self._answers.expect(connection, header)
         stamped = msgspec.structs.replace(header, user_id=connection.user_id)
-        desk.metadata.put_request(stamped, b"")
-
-    # Connections that are lost.
-
-    def release(self, connection: Connection) -> None:
-        """Take the session from a connection: it is over."""
-        client = connection.client
-        self._desk.connections.unbind(connection)
-        self._desk.out.append(ConnectionTrusted(connection.number, is_trusted=False))
-        self.lose(client)
-
-    def on_unheard(self, client: int) -> None:
-        """See to a login for which nobody waits any more: the table takes it for connected."""
-        if self._desk.connections.of_client(client) is None:
-            self.lose(client)
-
-    def lose(self, client: int) -> None:
-        """Have a client leave its groups: its connection is gone."""
-        self._gone[client] = None
-        self._disconnect(client)
-
-    def lose_all(self) -> None:
-        """A single node that starts has no connection: whoever had one has lost it."""
-        for client in self._desk.metadata.sessions.connected_clients():
-            self._gone[client] = None
-        self.disconnect_gone()
-
-    def disconnect_gone(self) -> None:
-        """Propose what is not applied yet; called until it is."""
-        for client in list(self._gone):
-            self._disconnect(client)
-
-    def _disconnect(self, client: int) -> None:
-        desk = self._desk
-        if not desk.metadata.is_serving:
-            return
-        back = desk.connections.of_client(client)
-        if back is not None or not desk.metadata.sessions.is_connected(client):
-            del self._gone[client]
-        else:
-            own = OwnOp(Operation.DISCONNECT, b"", client)
-            desk.metadata.propose(own)
+        self._metadata.put_request(stamped, b"")

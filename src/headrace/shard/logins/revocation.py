@@ -15,15 +15,18 @@ Who deletes the token of the own session stays connected, to log out.
 Flow: apply, reply.
 """
 
+from collections.abc import Callable
+
 import msgspec
 
 from headrace.metadata.applied import OF_USERS, Applied
-from headrace.ports.network import CloseConnection
-from headrace.shard.desk import Desk
+from headrace.shard.front.answers import Answers
 from headrace.shard.front.connections import Connection
 from headrace.shard.front.credential import holds
-from headrace.shard.logins.audit import Auditor
+from headrace.shard.logins.disconnects import Disconnects
 from headrace.shard.logins.login import Logins
+from headrace.shard.metadata_group import MetadataGroup
+from headrace.shard.turn import Turn
 from headrace.wire.commands.users import CHANGE_PASSWORD
 from headrace.wire.errors import Code
 from headrace.wire.evictions import EvictionReason
@@ -35,18 +38,32 @@ ENDED = "what the session was opened with no longer holds"
 class Revocation:
     """Looks through the sessions after changes, and once a second for tokens that expire."""
 
-    def __init__(self, desk: Desk, logins: Logins, auditor: Auditor) -> None:
-        self._desk = desk
+    def __init__(
+        self,
+        metadata: MetadataGroup,
+        answers: Answers,
+        logins: Logins,
+        disconnects: Disconnects,
+        turn: Turn,
+        withdraw: Callable[[int, int, int], bool],
+    ) -> None:
+        """Make it; `withdraw` takes a request back that no group has ordered yet."""
+        self._metadata = metadata
+        self._answers = answers
+        self._connections = answers.connections
         self._logins = logins
-        self._auditor = auditor
-        self._state = desk.metadata.state  # another one after a state transfer
+        self._auditor = logins.auditor
+        self._disconnects = disconnects
+        self._turn = turn
+        self._withdraw = withdraw
+        self._state = metadata.state  # another one after a state transfer
         self._is_changed = False
         self._deleters: dict[int, None] = {}  # clients that have deleted a token in this turn
         self._ending: dict[int, int] = {}  # clients whose end waits for an answer, by connection
 
     def learn(self) -> None:
         """Take what was applied in this turn, before its replies leave: some are to logins."""
-        for applied in self._desk.metadata.take_applied():
+        for applied in self._metadata.take_applied():
             self._auditor.applied(applied)
             if applied.header.operation in OF_USERS:
                 self._is_changed = True
@@ -59,25 +76,26 @@ class Revocation:
         """End what this turn's changes have ended; who asked for them has been answered."""
         if self._ending:
             self._end_answered()
-        if self._is_changed or self._state is not self._desk.metadata.state:
+        if self._is_changed or self._state is not self._metadata.state:
             self._is_changed = False
-            self._state = self._desk.metadata.state
-            for connection in list(self._desk.connections.all()):
+            self._state = self._metadata.state
+            for connection in list(self._connections.all()):
                 self._look_at(connection)
             self._deleters.clear()
 
     def end_expired(self) -> None:
         """End the sessions of tokens whose time is over: no op says so."""
-        for connection in list(self._desk.connections.all()):
+        for connection in list(self._connections.all()):
             credential = connection.credential
             if credential is not None and credential.token_hash is not None:
                 self._look_at(connection)
 
     def _look_at(self, connection: Connection) -> None:
-        desk = self._desk
         if connection.is_bound:
             assert connection.credential is not None
-            if not holds(connection.credential, desk.metadata.state, desk.metadata.committed_time):
+            if not holds(
+                connection.credential, self._metadata.state, self._metadata.committed_time
+            ):
                 self._end(connection)
 
     def _carry_on(self, applied: Applied) -> None:
@@ -89,43 +107,36 @@ class Revocation:
         if applied.header.client == 0:
             self._logins.rehashed(before, after)
             return
-        connection = self._desk.connections.of_client(applied.header.client)
+        connection = self._connections.of_client(applied.header.client)
         if connection is not None:
             self._logins.renew(connection, before, after)
 
     def _end(self, connection: Connection) -> None:
         """Take the session from a connection, and close it once nothing is on its way (SE-9)."""
-        desk = self._desk
-        desk.probes.hit("sessions.revoked")
+        self._turn.probes.hit("sessions.revoked")
         if self._is_own_doing(connection):
-            desk.probes.hit("sessions.kept_for_logout")
+            self._turn.probes.hit("sessions.kept_for_logout")
         else:
             self._ending[connection.number] = connection.client
-        self._logins.release(connection)
+        self._disconnects.release(connection)
         connection.is_over = True
-        desk.answers.refuse_undone(connection.number, Code.UNAUTHORIZED, self._withdraw)
+        self._answers.refuse_undone(connection.number, Code.UNAUTHORIZED, self._withdraw)
         self._end_answered()
 
     def _is_own_doing(self, connection: Connection) -> bool:
         """Whether nothing but a token is missing, and who held the session has deleted it."""
         assert connection.credential is not None
         without = msgspec.structs.replace(connection.credential, token_hash=None)
-        desk = self._desk
-        is_user_here = holds(without, desk.metadata.state, desk.metadata.committed_time)
+        is_user_here = holds(without, self._metadata.state, self._metadata.committed_time)
         return is_user_here and connection.client in self._deleters
 
     def _end_answered(self) -> None:
         """Close the connections whose session is over and that have been told everything else."""
-        desk = self._desk
         for number, client in list(self._ending.items()):
-            connection = desk.connections.get(number)
+            connection = self._connections.get(number)
             if connection is not None and connection.is_over:  # It has not logged out.
-                if desk.answers.is_awaited(number):
+                if self._answers.is_awaited(number):
                     continue
-                desk.answers.evict_asking(connection, client, EvictionReason.NO_SESSION)
-                desk.out.append(CloseConnection(number, ENDED))
+                self._answers.evict_asking(connection, client, EvictionReason.NO_SESSION)
+                self._answers.close(number, ENDED)
             del self._ending[number]
-
-    def _withdraw(self, client: int, request: int, ticket: int) -> bool:
-        planes = (self._desk.metadata.plane, self._desk.data_plane)
-        return any(plane.withdraw(client, request, ticket) for plane in planes)

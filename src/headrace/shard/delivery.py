@@ -1,0 +1,84 @@
+"""Brings what consensus answers to the client that waits for it, in the form that it waits for.
+
+Flow: reply.
+"""
+
+from headrace.base.limits import HEADER_BYTES
+from headrace.ports.network import SendReply
+from headrace.shard.front.connections import Connection
+from headrace.shard.front.front import Front
+from headrace.shard.front.purges import PURGES
+from headrace.shard.logins.room import LoginRoom
+from headrace.shard.metadata import Metadata
+from headrace.wire.evictions import EVICTION, EvictionReason
+from headrace.wire.layout import KIND_OFFSET
+from headrace.wire.numbers import FrameKind, Operation, is_partition
+from headrace.wire.replies import REPLY, with_commit
+from headrace.wire.requests import RequestHeader
+
+_OPERATION_AT = REPLY.at("operation")
+_REASON_AT = EVICTION.at("reason")
+
+
+class Delivery:
+    """Takes the replies of all groups."""
+
+    def __init__(self, metadata: Metadata, front: Front, room: LoginRoom) -> None:
+        self._metadata = metadata
+        self._answers = front.answers
+        self._purges = front.purges
+        self._logins = room.logins
+        self._disconnects = room.disconnects
+        self._users = room.users
+
+    def deliver(self, effect: SendReply) -> None:
+        """Send a reply, or pass it to the part that must see it first."""
+        answers, frame = self._answers, effect.frame
+        is_eviction = frame[KIND_OFFSET] == FrameKind.EVICTION
+        operation = frame[_OPERATION_AT]
+        if operation in PURGES and not is_eviction and not REPLY.decode(frame).status:
+            self._purges.hold(effect)
+            return
+        found = answers.take_waiting(effect)
+        if found is None:
+            if operation == Operation.REGISTER and not is_eviction:
+                self._disconnects.on_unheard(effect.client)
+            return
+        connection, asked = found
+        if is_eviction:
+            self._evict(connection, asked, effect)
+        elif operation == Operation.SEND_MESSAGES:
+            answers.send_settled(connection, asked, frame)
+        else:
+            self._deliver_other(connection, asked, operation, frame)
+
+    def _evict(self, connection: Connection, asked: RequestHeader, effect: SendReply) -> None:
+        if asked.operation == Operation.REGISTER:
+            self._answers.send(connection.number, effect.frame)
+        else:
+            reason = EvictionReason(effect.frame[_REASON_AT])
+            self._answers.evict_asking(connection, effect.client, reason)
+        if connection.client == effect.client:
+            self._disconnects.release(connection)  # It must log in again.
+
+    def _deliver_other(
+        self, connection: Connection, asked: RequestHeader, operation: int, frame: bytes
+    ) -> None:
+        answers = self._answers
+        if operation == Operation.DELETE_SEGMENTS:
+            # Clients take the commit of such an operation for a position of the metadata log.
+            frame = with_commit(frame, self._metadata.commit)
+        is_status = REPLY.decode(frame).status != 0
+        if is_partition(Operation(operation)):
+            answers.send_settled(connection, asked, frame)
+        elif is_status:
+            answers.pass_on(connection, frame)
+        elif operation == Operation.REGISTER:
+            self._logins.on_registered(connection, asked, frame[HEADER_BYTES:])
+        elif operation == Operation.CREATE_PERSONAL_ACCESS_TOKEN:
+            body = self._users.token_reply(asked, frame[HEADER_BYTES:])
+            answers.reply(connection.number, asked, body)
+        else:
+            if operation == Operation.LOGOUT and connection.is_bound:
+                self._disconnects.release(connection)
+            answers.send(connection.number, frame)

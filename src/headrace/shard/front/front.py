@@ -1,0 +1,81 @@
+"""Joins the parts of this room."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from headrace.ports.probes import Probes
+from headrace.shard.consensus.plane import Plane
+from headrace.shard.front.answers import Answers
+from headrace.shard.front.connections import Connections
+from headrace.shard.front.counters import Counters
+from headrace.shard.front.flush_requests import FlushRequests
+from headrace.shard.front.metadata_requests import MetadataRequests
+from headrace.shard.front.node_queries import NodeQueries
+from headrace.shard.front.offset_reads import OffsetReads
+from headrace.shard.front.orders import Order, Orders
+from headrace.shard.front.partition_orders import AuditDeletion, PartitionOrders
+from headrace.shard.front.polls import Polls
+from headrace.shard.front.purges import Purges
+from headrace.shard.front.queries import Queries
+from headrace.shard.front.router import Router, Sessions
+from headrace.shard.front.sends import Sends
+from headrace.shard.metadata import Metadata
+from headrace.shard.owned.partitions import Partitions
+from headrace.shard.settings import ShardSettings
+from headrace.shard.turn import Turn
+from headrace.wire.commands import messages, topics
+
+
+class Front:
+    """What clients ask of a shard, whether it has the metadata group or not."""
+
+    def __init__(
+        self,
+        settings: ShardSettings,
+        metadata: Metadata,
+        plane: Plane,
+        partitions: Partitions,
+        turn: Turn,
+        marks: Callable[[], Sequence[Probes]],
+    ) -> None:
+        self._settings = settings
+        self._metadata = metadata
+        self._plane = plane
+        self._partitions = partitions
+        self._clock = turn.clock
+        self.connections = Connections()
+        self.answers = answers = Answers(self.connections, metadata, turn)
+        self.requests = MetadataRequests(metadata, answers)
+        self.polls = Polls(settings, metadata, plane, partitions, answers, turn)
+        self.flushes = FlushRequests(metadata, partitions, answers)
+        self.purges = Purges(partitions, answers)
+        counters = Counters(settings.profile, marks, metadata, partitions, answers, turn.clock)
+        self.node = NodeQueries(settings, metadata, partitions, answers, turn, counters)
+
+    def make_router(
+        self,
+        sessions: Sessions,
+        user_orders: Mapping[int, Order],
+        audit_deletion: AuditDeletion,
+    ) -> Router:
+        """Return the router, with what the room of logins does for it."""
+        metadata, plane, partitions = self._metadata, self._plane, self._partitions
+        answers, settings = self.answers, self._settings
+        on_partitions = PartitionOrders(metadata, plane, partitions, answers, audit_deletion)
+        others = {**user_orders, **on_partitions.by_code}
+        orders = Orders(self.requests, settings.topic_defaults, self._clock, others)
+        offsets = OffsetReads(metadata, plane, partitions, answers, self.polls.commits)
+        queries = Queries(
+            metadata,
+            partitions,
+            answers,
+            answered=self.node.answered,
+            begun={
+                **self.node.begun,
+                messages.POLL_MESSAGES.code: self.polls.poll,
+                messages.GET_OFFSET.code: offsets.get,
+                topics.FLUSH_UNSAVED_BUFFER.code: self.flushes.flush,
+            },
+            segments_folder=settings.segments_folder,
+        )
+        sends = Sends(metadata, plane, partitions, answers)
+        return Router(sends, orders, queries, sessions, answers, self._clock)

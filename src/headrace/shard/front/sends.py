@@ -1,0 +1,135 @@
+"""Sends: the path that must be short.
+
+Flow: route.
+"""
+
+import struct
+
+from headrace.base.checksum import xxh32
+from headrace.base.limits import HEADER_BYTES
+from headrace.kernel.layout import BATCH_HEADER_BYTES, MESSAGE_COUNT_AT
+from headrace.metadata.access import as_missing, reach
+from headrace.ports.network import Buffer
+from headrace.shard.consensus.plane import Plane
+from headrace.shard.front.answers import Answers
+from headrace.shard.front.connections import Connection
+from headrace.shard.metadata import Metadata
+from headrace.shard.owned.local import Local
+from headrace.shard.owned.partitions import Partitions
+from headrace.wire.commands.messages import SEND_MESSAGES, SendMessages
+from headrace.wire.errors import Code, DecodeError, RefusedError, RemoteError
+from headrace.wire.identifiers import Balanced, ByKey, ToPartition
+from headrace.wire.requests import REQUEST, RequestHeader
+
+# client, request number, operation, session: all that a send is routed by
+_SEND_FIELDS = REQUEST.struct("client", "request", "operation", "session")
+_U32 = struct.Struct("<I")
+_ROUTES_MAX = 4096
+_ROUTING_BYTES_MAX = 1024
+
+
+def read_send_header(connection: Connection, frame: Buffer) -> RequestHeader:
+    """Read what a send is routed by.
+
+    Raises:
+        RemoteError: No answer could reach this client.
+    """
+    raw_client, request, operation, session = _SEND_FIELDS.unpack_from(frame)
+    client = int.from_bytes(raw_client, "little")
+    if client == 0:
+        raise RemoteError("request without a client id")
+    return RequestHeader(
+        client=client,
+        request=request,
+        operation=operation,
+        session=session,
+        user_id=connection.user_id,
+        is_anew=int(request in connection.spent),
+    )
+
+
+class Sends:
+    """Finds the partition of each send."""
+
+    def __init__(
+        self, metadata: Metadata, plane: Plane, partitions: Partitions, answers: Answers
+    ) -> None:
+        self._metadata = metadata
+        self._plane = plane
+        self._partitions = partitions
+        self._answers = answers
+        # Where sends go, by their routing as it travels and by user; valid for one commit of the
+        # metadata, because names, permissions and partitions may change with the next.
+        self._routes: dict[tuple[bytes, int], Local] = {}
+        self._routes_commit = -1
+        self._turns: dict[tuple[int, int], int] = {}  # of balanced sends, by stream and topic
+
+    def route(self, connection: Connection, header: RequestHeader, frame: Buffer) -> None:
+        """Hand a send whose session is checked to the group of its partition.
+
+        Raises:
+            RefusedError: It names nothing that this user may send to, or cannot be stored now.
+        """
+        if header.request == 0:
+            raise RefusedError(Code.INVALID_COMMAND, request=0)
+        local, start = self._find_route(header.user_id, frame)
+        if local.fence is not None:
+            raise RefusedError(Code.CANNOT_APPEND_MESSAGE, why=local.fence)
+        if local.lost_until and local.is_short:
+            is_full = self._plane.is_without_space
+            code = Code.CANNOT_APPEND_MESSAGE if is_full else Code.TRANSIENT_NOT_ACCEPTED
+            raise RefusedError(code, why="a lost range comes first (FM-7)")
+        ticketed = self._answers.expect_ticketed(connection, header)
+        self._plane.put_request(local.replica, ticketed, memoryview(frame)[start:])
+
+    def _find_route(self, user_id: int, frame: Buffer) -> tuple[Local, int]:
+        """Give the partition of a send, and where its batch begins.
+
+        Raises:
+            RefusedError: The send names nothing that this user may send to, or contradicts itself.
+        """
+        if len(frame) < HEADER_BYTES + 4:
+            raise DecodeError(f"send of {len(frame)} bytes")
+        (routing_bytes,) = _U32.unpack_from(frame, HEADER_BYTES)
+        start = HEADER_BYTES + 4 + routing_bytes
+        if start + BATCH_HEADER_BYTES > len(frame) or routing_bytes > _ROUTING_BYTES_MAX:
+            raise DecodeError(f"routing of {routing_bytes} bytes in a send of {len(frame)}")
+        raw = bytes(frame[HEADER_BYTES:start])
+        (count,) = _U32.unpack_from(frame, start + MESSAGE_COUNT_AT)
+        if raw[-4:] != count.to_bytes(4, "little"):
+            raise DecodeError(f"batch of {count} messages, its routing says otherwise")
+        if self._routes_commit != self._metadata.commit:
+            self._routes.clear()
+            self._routes_commit = self._metadata.commit
+        key = (raw[:-4], user_id)
+        local = self._routes.get(key)
+        if local is None:
+            request = SEND_MESSAGES.decode_request(memoryview(frame)[HEADER_BYTES:])
+            try:
+                local, is_fixed = self._resolve(user_id, request)
+            except RefusedError as error:
+                raise as_missing(error) from None
+            if is_fixed and len(self._routes) < _ROUTES_MAX:
+                self._routes[key] = local
+        return local, start
+
+    def _resolve(self, user_id: int, request: SendMessages) -> tuple[Local, bool]:
+        """Give the partition that a send goes to, and whether the next one goes there too."""
+        topic = reach(
+            self._metadata.state, user_id, SEND_MESSAGES.code, request.stream, request.topic
+        )
+        count = len(topic.partitions)
+        partitioning = request.partitioning
+        if isinstance(partitioning, ToPartition):
+            chosen = partitioning.partition_id
+        elif isinstance(partitioning, ByKey):
+            chosen = xxh32(partitioning.key) % count if count else 0
+        else:
+            turn = self._turns.get((topic.stream_id, topic.id), 0)
+            self._turns[topic.stream_id, topic.id] = turn + 1
+            chosen = turn % count if count else 0
+        if chosen >= count:
+            raise RefusedError(Code.PARTITION_NOT_FOUND, partition=chosen)
+        return self._partitions.find(topic.namespace(chosen)), not isinstance(
+            partitioning, Balanced
+        )

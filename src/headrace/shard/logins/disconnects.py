@@ -1,0 +1,81 @@
+"""Ends sessions whose connection is lost or silent: their clients leave their consumer groups.
+
+Flow: replicate.
+"""
+
+from headrace.ports.network import ConnectionTrusted
+from headrace.shard.front.answers import Answers
+from headrace.shard.front.connections import Connection
+from headrace.shard.metadata_group import MetadataGroup
+from headrace.shard.turn import Turn
+from headrace.vsr.events import OwnOp
+from headrace.wire.evictions import EvictionReason
+from headrace.wire.numbers import Operation
+
+
+class Disconnects:
+    """The clients that are gone, until the metadata group has applied that."""
+
+    def __init__(
+        self, metadata: MetadataGroup, answers: Answers, turn: Turn, stale_ticks: int
+    ) -> None:
+        self._metadata = metadata
+        self._answers = answers
+        self._connections = answers.connections
+        self._turn = turn
+        self._stale_ticks = stale_ticks
+        self._gone: dict[int, None] = {}  # clients whose connection is lost
+
+    def forget(self, client: int) -> None:
+        """Note that a client is back."""
+        self._gone.pop(client, None)
+
+    def release(self, connection: Connection) -> None:
+        """Take the session from a connection: it is over."""
+        client = connection.client
+        self._connections.unbind(connection)
+        self._turn.out.append(ConnectionTrusted(connection.number, is_trusted=False))
+        self.lose(client)
+
+    def on_unheard(self, client: int) -> None:
+        """See to a login for which nobody waits any more: the table takes it for connected."""
+        if self._connections.of_client(client) is None:
+            self.lose(client)
+
+    def lose(self, client: int) -> None:
+        """Have a client leave its groups: its connection is gone."""
+        self._gone[client] = None
+        self._disconnect(client)
+
+    def lose_all(self) -> None:
+        """A single node that starts has no connection: whoever had one has lost it."""
+        for client in self._metadata.sessions.connected_clients():
+            self._gone[client] = None
+        self.disconnect_gone()
+
+    def disconnect_gone(self) -> None:
+        """Propose what is not applied yet; called until it is."""
+        for client in list(self._gone):
+            self._disconnect(client)
+
+    def _disconnect(self, client: int) -> None:
+        if not self._metadata.is_serving:
+            return
+        back = self._connections.of_client(client)
+        if back is not None or not self._metadata.sessions.is_connected(client):
+            del self._gone[client]
+        else:
+            own = OwnOp(Operation.DISCONNECT, b"", client)
+            self._metadata.propose(own)
+
+    def evict_stale(self) -> None:
+        """Evict members of groups that have gone silent: their partitions are wanted."""
+        oldest = self._turn.clock.now - self._stale_ticks
+        memberships = self._metadata.state.memberships
+        for connection in list(self._connections.all()):
+            is_silent = connection.is_bound and connection.heard < oldest
+            if is_silent and memberships.get(connection.client):
+                self._turn.probes.hit("sessions.stale")
+                reason = EvictionReason.STALE_CLIENT
+                self._answers.evict(connection.number, connection.client, reason)
+                self.release(connection)

@@ -1,0 +1,68 @@
+"""Joins the parts of this room."""
+
+from collections.abc import Callable
+
+from headrace.ports.credentials import (
+    CredentialsBusy,
+    PasswordVerified,
+)
+from headrace.shard.front.front import Front
+from headrace.shard.logins.disconnects import Disconnects
+from headrace.shard.logins.login import Logins
+from headrace.shard.logins.revocation import Revocation
+from headrace.shard.logins.root import make_root
+from headrace.shard.logins.user_orders import UserOrders
+from headrace.shard.metadata_group import MetadataGroup
+from headrace.shard.settings import ShardSettings
+from headrace.shard.turn import Turn
+
+
+class LoginRoom:
+    """What only the shard that has the metadata group does for clients."""
+
+    def __init__(
+        self,
+        settings: ShardSettings,
+        metadata: MetadataGroup,
+        front: Front,
+        turn: Turn,
+        withdraw: Callable[[int, int, int], bool],
+    ) -> None:
+        """Make the room; `withdraw` takes a request back that no group has ordered yet."""
+        self._settings = settings
+        self._metadata = metadata
+        self._clock = turn.clock
+        answers = front.answers
+        self.disconnects = Disconnects(metadata, answers, turn, settings.stale_ticks)
+        self.logins = Logins(settings, metadata, answers, self.disconnects, turn)
+        self.revocation = Revocation(
+            metadata, answers, self.logins, self.disconnects, turn, withdraw
+        )
+        self.users = UserOrders(
+            metadata,
+            front.requests,
+            answers,
+            self.logins.lockout,
+            settings.password_bytes_min,
+            turn,
+        )
+
+    def begin(self) -> None:
+        """Begin to serve: metadata is here, as far as this node knows it."""
+        if self._settings.metadata.replica_count == 1:
+            self.disconnects.lose_all()
+        self.make_root()
+
+    def make_root(self) -> None:
+        """Make the root user, if there is no user yet."""
+        make_root(self._settings, self._metadata, self._clock)
+
+    def on_verified(self, event: PasswordVerified) -> None:
+        """Take what the keeper of secrets found, of a login or of a change of password."""
+        if not self.logins.on_verified(event):
+            self.users.on_credentials(event)
+
+    def on_busy(self, event: CredentialsBusy) -> None:
+        """Take that the keeper of secrets has too much to do."""
+        if not self.logins.on_busy(event.token):
+            self.users.on_busy(event.token)
