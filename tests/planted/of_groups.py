@@ -1,6 +1,6 @@
 """Bugs of replica groups and their storage, as a careless engineer would have written them."""
 
-from headrace.shard.consensus import checkpoints, peers, plane
+from headrace.shard.consensus import checkpoints, journaling, peers
 from headrace.storage import (
     checkpointing,
     judge,
@@ -373,7 +373,7 @@ _SHARD = (
         "durable_when_written",
         "The write has returned, so the op is durable.",
         Edit(
-            plane.Plane._journal_prepare,
+            journaling.Journaling.prepare,
             "queue = self._until_synced if is_synced else self._until_written",
             "queue = self._until_written",
         ),
@@ -382,7 +382,7 @@ _SHARD = (
         "view_durable_when_written",
         "The write has returned, so the view is remembered.",
         Edit(
-            plane.Plane._persist_view,
+            journaling.Journaling.persist_view,
             "self._staged.append((queue, replica, event))",
             "self._staged.append((self._until_written, replica, event))",
         ),
@@ -419,7 +419,7 @@ _SHARD = (
     bug(
         "header_is_durable",
         "The record of an op is synced, so the op is durable.",
-        Edit(plane.Plane._journal_prepare, "if effect.body is not None:", "if True:"),
+        Edit(journaling.Journaling.prepare, "if effect.body is not None:", "if True:"),
     ),
 )
 

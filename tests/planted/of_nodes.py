@@ -12,7 +12,14 @@ from headrace.partitions import (
     writer,
 )
 from headrace.shard import delivery, metadata_group, timekeeper
-from headrace.shard.consensus import believed_time, ceilings, checkpoints, plane
+from headrace.shard.consensus import (
+    believed_time,
+    ceilings,
+    checkpoints,
+    inbox,
+    journaling,
+    plane,
+)
 from headrace.shard.front import (
     answers,
     auto_commits,
@@ -331,7 +338,7 @@ _NODE = (
         "sends_durable_when_written",
         "The write of a send has returned, so it is durable.",
         Edit(
-            plane.Plane._waits_for_sync,
+            journaling.Journaling._waits_for_sync,
             "if operation != Operation.SEND_MESSAGES or config.is_persisted:",
             "if operation != Operation.SEND_MESSAGES:",
         ),
@@ -339,7 +346,7 @@ _NODE = (
     bug(
         "requests_before_the_start",
         "A request that comes early can wait in the log.",
-        Edit(plane.Plane.put_request, "if not self._has_begun:", "if False:"),
+        Edit(inbox.Inbox.put_request, "if not self.has_begun:", "if False:"),
     ),
     bug(
         "equal_is_repeated",

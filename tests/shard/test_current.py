@@ -48,7 +48,7 @@ def tick_among(stage: Stage, count: int, *nodes: int) -> None:
 def suspect(stage: Stage, number: int) -> None:
     """Have a node call for another view."""
     plane = plane_of(stage, number)
-    plane._inbox.append((replica_of(stage, number), PrimarySilent()))
+    plane.inbox.queue.append((replica_of(stage, number), PrimarySilent()))
     stage.carry_out(stage.nodes[number], plane.close_turn())
 
 

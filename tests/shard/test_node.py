@@ -9,7 +9,7 @@ from headrace.metadata.admission import TopicDefaults
 from headrace.ports.disk import DiskEffect, DiskEvent, FromStore, OnStore, WriteJournal
 from headrace.ports.host import StopWanted
 from headrace.ports.network import Ticked
-from headrace.shard.consensus.plane import Plane
+from headrace.shard.consensus.inbox import Inbox
 from headrace.shard.effects import ShardEffect
 from headrace.shard.owned.partitions import Partitions
 from headrace.shard.shard import Shard
@@ -299,13 +299,13 @@ def test_what_a_power_cut_took_is_remembered_until_the_log_says_so(
     """FM-7: a full journal on a full disk has no room for that; people are let in all the same."""
     node = without_tail()
     with monkeypatch.context() as full:
-        propose = Plane.propose
+        propose = Inbox.propose
 
-        def propose_others(plane: Plane, group: int, own: OwnOp) -> None:
+        def propose_others(inbox: Inbox, group: int, own: OwnOp) -> None:
             if own.operation != Operation.LOST_RANGE:
-                propose(plane, group, own)
+                propose(inbox, group, own)
 
-        full.setattr(Plane, "propose", propose_others)
+        full.setattr(Inbox, "propose", propose_others)
         full.setattr(Partitions, "is_stuck", True)
         node.crash(is_power_cut=True)
         client = node.client(client=8)

@@ -172,7 +172,7 @@ def test_an_answer_that_leaves_the_outcome_open_spends_nothing(
         go_on()
     else:
         with monkeypatch.context() as starting:
-            starting.setattr(node.shard.data_plane, "_has_begun", False)
+            starting.setattr(node.shard.data_plane.inbox, "has_begun", False)
             assert code_of(client.send_frame(frame)) == code
     assert [client.send("s", "t", [b"once"], number=N).base_offset for _ in "12"] == [0, 1]
     assert count(client) == 2  # The second is new: the first was answered.

@@ -18,7 +18,7 @@ from headrace.server.doctor.report import FileReport, Verdict
 from headrace.server.doctor.segments import checkpointed_log, examine_segments
 from headrace.server.doctor.stores import StoreExam
 from headrace.server.folders import PARTITIONS_NAME
-from headrace.shard.consensus.plane import origin_of
+from headrace.shard.consensus.replicas import origin_of
 from headrace.wire.errors import CorruptError
 from headrace.wire.numbers import Operation
 

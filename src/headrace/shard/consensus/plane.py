@@ -2,16 +2,20 @@
 
 Here consensus and storage meet, and here alone the order of effects is decided: what a turn
 journals is one record, and nothing that depends on it leaves before the disk has answered. A shard
-has one plane for the metadata group, if it is the first, and one for its partitions.
+has one plane for the metadata group, if it has that group, and one for its partitions.
+
+```
+inbox -> replicas step -> journaling  one record per turn; who waits for it is told when durable
+                       -> timers, journal_reads, checkpoints
+                       -> frames and replies leave
+neighbours: heartbeats, and frames of other nodes
+```
 
 Flow: replicate, apply, reply.
 """
 
-from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeAlias
-
-import msgspec
 
 from headrace.base.limits import HEADER_BYTES
 from headrace.base.prng import Prng
@@ -36,61 +40,45 @@ from headrace.ports.network import (
     Ticked,
 )
 from headrace.ports.probes import Probes
-from headrace.ports.recovered import RecoveredGroup, ViewState
+from headrace.ports.recovered import RecoveredGroup
 from headrace.shard.config import GroupConfig, PlaneConfig
 from headrace.shard.consensus.ceilings import Ceilings
 from headrace.shard.consensus.checkpoints import Checkpoints, Nothing, Outside
+from headrace.shard.consensus.inbox import Inbox
+from headrace.shard.consensus.journal_reads import JournalReads
+from headrace.shard.consensus.journaling import Journaling
 from headrace.shard.consensus.neighbours import Neighbours
+from headrace.shard.consensus.replicas import ReplicaMaker, origin_of
 from headrace.shard.consensus.reserve import reserve_parts
 from headrace.shard.consensus.timers import Timers
 from headrace.storage.store import Opened
 from headrace.vsr.events import (
     CheckpointDone,
-    EntryRead,
     FrameReceived,
-    GroupEvent,
     JournalPrepare,
     JournalTruncate,
-    OwnOp,
     PersistView,
-    PieceRead,
-    PrepareDurable,
     PrimarySilent,
     ReadEntry,
     ReadPiece,
-    RequestReceived,
     RoomMade,
     SetTimer,
     StopTimer,
-    TailSettled,
     TakeCheckpoint,
     TimerFired,
-    ViewDurable,
 )
-from headrace.vsr.quorum import quorums_of
 from headrace.vsr.replica import GROUP_FRAMES, Replica
-from headrace.vsr.state import GroupOptions, ReserveParts, Shared
+from headrace.vsr.state import ReserveParts, Shared
 from headrace.wire.errors import Code, RemoteError
-from headrace.wire.numbers import FrameKind, Operation
+from headrace.wire.numbers import FrameKind
 from headrace.wire.replica.decode import decode_replica
 from headrace.wire.replica.heartbeats import NodeHeartbeatHeader
 from headrace.wire.replica.kinds import ReplicaHeader
-from headrace.wire.replica.prepares import PREPARE
 from headrace.wire.replies import encode_reply
 from headrace.wire.requests import REQUEST, RequestHeader
 
 Event: TypeAlias = DiskEvent | NetworkEvent
 Effect: TypeAlias = DiskEffect | SendFrame | SendReply
-# What groups wait for, in journal order: the record that must get so far, and what is told then.
-_Waiting: TypeAlias = deque[tuple[int, Replica, GroupEvent]]
-
-
-_OPERATION_AT = PREPARE.at("operation")
-_OFFSET_OPERATIONS = (
-    Operation.STORE_CONSUMER_OFFSET,
-    Operation.DELETE_CONSUMER_OFFSET,
-    Operation.AUTO_COMMIT_OFFSET,
-)
 
 
 class Plane:
@@ -112,17 +100,13 @@ class Plane:
         may_begin: Callable[[], bool] = lambda: True,
         reserve_parts: ReserveParts = reserve_parts,
     ) -> None:
-        self._may_begin = may_begin
         self.config = config
-        self.store = opened.store
+        self.store = store = opened.store
         self.probes = Probes()
-        self._opened = opened
-        self._given = given
-        self._prng = prng = Prng(config.seed)
-        self._incarnation = prng.fork("incarnation").u64() | 1
+        self._may_begin = may_begin
         self._outside = outside or Nothing()
-        self._shared = Shared(
-            self.probes, self.store.has_room, opened.life, self._room_code, reserve_parts
+        self._shared = shared = Shared(
+            self.probes, store.has_room, opened.life, self._room_code, reserve_parts
         )
         self.groups: dict[int, Replica] = {}
         self.touched: dict[int, None] = {}  # groups that did something since this was cleared
@@ -130,51 +114,53 @@ class Plane:
         self._configs: dict[int, GroupConfig] = {}
         # Groups that the disk knows and nobody has asked for yet: metadata may lag behind.
         self._dormant = {each.state.group: each for each in opened.groups}
+        self._short: dict[int, None] = {}  # groups whose requests wait for room in the journal
+        self._out: list[Effect] = []
+        prng = Prng(config.seed)
+        self._maker = ReplicaMaker(config, opened, shared, prng)
+        self._neighbours = Neighbours(config, self.groups, shared, prng)
+        self._timers = Timers()
+        self.inbox = inbox = Inbox(self.groups, self._refuse)
+        self.put_request = inbox.put_request
+        self.propose = inbox.propose
+        self.settle_tail = inbox.settle_tail
+        self.put_piece = inbox.hand_back
         self._ceilings = Ceilings(opened.ceilings, config.offsets_reserved)
+        self._journaling = Journaling(
+            store,
+            self._configs,
+            self._ceilings,
+            given,
+            inbox.hand_back,
+            is_alone=config.replica_count == 1,
+        )
+        self._reads = reads = JournalReads(store, inbox)
         self._checkpoints = Checkpoints(
-            self.store,
+            store,
             self.groups,
             self._dormant,
             self._outside,
-            self._new_read_token,
+            reads.new_token,
             config.slice_groups_max,
         )
-        self._has_begun = False
-        self._timers = Timers()
-        self._neighbours = Neighbours(config, self.groups, self._shared, prng)
-        self._inbox: deque[tuple[Replica, GroupEvent]] = deque()
-        self._out: list[Effect] = []
-        # What the turn journals, and who waits for its durability, in journal order. Not by number:
-        # a group that is made anew under the same one has asked for nothing of its namesake's.
-        self._staged: list[tuple[_Waiting, Replica, GroupEvent]] = []
-        self._has_staged = False
-        self._is_stirred = True  # whether a turn has anything to do
-        self._wants_sync = False
-        self._is_write_awaited = False  # whether somebody waits for less than a sync
-        self._until_written: _Waiting = deque()
-        self._until_synced: _Waiting = deque()
-        self._until_named: _Waiting = deque()  # synced, and the superblock says so (O2.9)
-        self._reads: dict[int, tuple[Replica, int]] = {}
-        self._read_token = 0
-        self._short: dict[int, None] = {}  # groups whose requests wait for room in the journal
         self._on_event: dict[type, Callable[[Any], None]] = {
             Ticked: self._on_ticked,
             FramesArrived: self._on_frames,
             RequestsArrived: self._on_requests,
-            Written: self._on_written,
-            Synced: self._on_synced,
+            Written: self._journaling.on_written,
+            Synced: self._journaling.on_synced,
             JournalRead: self._on_read,
-            JournalAllocated: self.store.step,
-            FileReplaced: self.store.step,
-            BlockWritten: self._on_block_written,
+            JournalAllocated: store.step,
+            FileReplaced: store.step,
+            BlockWritten: self._journaling.on_block_written,
         }
         self.carry_out: dict[type, Callable[[Replica, Any], None]] = {
-            JournalPrepare: self._journal_prepare,
-            JournalTruncate: self._journal_truncate,
-            PersistView: self._persist_view,
+            JournalPrepare: self._journaling.prepare,
+            JournalTruncate: self._journaling.truncate,
+            PersistView: self._journaling.persist_view,
             SetTimer: self._set_timer,
             StopTimer: self._stop_timer,
-            ReadEntry: self._read_entry,
+            ReadEntry: reads.read,
             ReadPiece: self._read_piece,
             TakeCheckpoint: self._take_checkpoint,
             SendFrame: self._send,
@@ -210,42 +196,19 @@ class Plane:
         past = self._dormant.pop(config.group, None)
         if past is not None and origin_of(past) not in (None, config.origin):
             self._checkpoints.forget(config.group)
-            self.store.stage_gone(config.group)
-            self._has_staged = True
+            self._journaling.end_group(config.group)
             past = None
         if past is not None:
             self._checkpoints.wake(config.group, past)
-        if past is None:
-            past = _forgotten(config.group, self._opened)
-        past = _after_power_loss(past, is_persisted=config.is_persisted)
-        replica = self._make_replica(config, machine, table)
-        replica.restore(past, is_replaced=self._opened.incarnation > 0)
+        replica, past = self._maker.make(config, machine, table, past)
         self.groups[config.group] = replica
         self._configs[config.group] = config
         self._neighbours.note_primary(replica)
-        if self._has_begun:
+        if self.inbox.has_begun:
             self._start_group(replica)
+        if self._journaling.has_staged or self.inbox.queue:
+            self.inbox.is_awake = True
         return past
-
-    def _make_replica(
-        self, config: GroupConfig, machine: StateMachine, table: RequestTable
-    ) -> Replica:
-        plane = self.config
-        options = GroupOptions(
-            cluster=plane.cluster,
-            group=config.group,
-            replica=plane.replica,
-            quorums=quorums_of(plane.replica_count),
-            timeouts=plane.timeouts,
-            incarnation=self._incarnation,
-            origin=config.origin,
-            pipeline_max=plane.pipeline_max,
-            queue_max=plane.queue_max,
-            repair_ops_max=plane.repair_ops_max,
-            chunk_bytes=plane.chunk_bytes,
-        )
-        prng = self._prng.fork(f"group {config.group}")
-        return Replica(options, machine, table, prng, self._shared)
 
     def remove_group(self, group: int) -> None:
         """Forget a group with all it had, known or dormant; who waits for it is told so."""
@@ -261,8 +224,8 @@ class Plane:
             self._timers.forget(group)
             for effect in replica.let_go():
                 self.carry_out[type(effect)](replica, effect)
-        self.store.stage_gone(group)
-        self._has_staged = True
+        self._journaling.end_group(group)
+        self.inbox.is_awake = True
 
     def dormant_groups(self) -> list[tuple[int, int | None]]:
         """Give the groups that the disk knows and nobody has asked for, each with its origin."""
@@ -284,9 +247,9 @@ class Plane:
     def _begin_if_allowed(self) -> None:
         """Have every group begin to live."""
         if not self._may_begin():
-            self._is_stirred = True  # It is asked again at the next turn.
+            self.inbox.is_awake = True  # It is asked again at the next turn.
             return
-        self._has_begun = True
+        self.inbox.has_begun = True
         self.store.begin()
         for replica in self.groups.values():
             self._start_group(replica)
@@ -297,12 +260,12 @@ class Plane:
         for effect in replica.start():
             self.carry_out[type(effect)](replica, effect)
         for beat in self._neighbours.take_unheard(replica):
-            self._inbox.append((replica, beat))
+            self.inbox.queue.append((replica, beat))
 
     @property
     def has_begun(self) -> bool:
         """Whether the groups live."""
-        return self._has_begun
+        return self.inbox.has_begun
 
     def is_current(self, replica: Replica) -> bool:
         """Whether nobody can have decided anything in a group that is not known here (O6.2).
@@ -331,16 +294,16 @@ class Plane:
     @property
     def has_work(self) -> bool:
         """Whether something was put that a turn must still take."""
-        return bool(self._inbox)
+        return bool(self.inbox.queue)
 
     @property
     def is_quiet(self) -> bool:
         """Whether the end of a turn would do nothing."""
-        return not (self._inbox or self._has_staged or self._is_stirred)
+        return not self.inbox.is_awake
 
     def stop(self) -> None:
         """Take a last checkpoint, and then mark the stop as clean; `is_stopped` says when."""
-        self._is_stirred = True
+        self.inbox.is_awake = True
         self._checkpoints.stop()
 
     @property
@@ -350,25 +313,15 @@ class Plane:
 
     def take(self, event: Event) -> None:
         """Take one event; what must happen comes with the end of the turn."""
-        self._is_stirred = True
+        self.inbox.is_awake = True
         self._on_event[type(event)](event)
-
-    def put_request(self, replica: Replica, header: RequestHeader, body: Buffer) -> None:
-        """Take one request for a group; its effects come with the end of the turn."""
-        if not self._has_begun:
-            # The replica would take what it ordered now for something that the disk remembered.
-            frame = encode_reply(header, b"", status=Code.TRANSIENT_NOT_ACCEPTED)
-            self._out.append(SendReply(header.client, frame, ticket=header.ticket))
-            self._is_stirred = True
-            return
-        self._inbox.append((replica, RequestReceived(header, body)))
 
     def answer_again(self, replica: Replica, header: RequestHeader, body: Buffer) -> bool:
         """Answer a request that was applied, with the end of the turn; whether it was applied."""
         effects = replica.answer_again(header, body)
         for effect in effects:
             self.carry_out[type(effect)](replica, effect)
-            self._is_stirred = True
+            self.inbox.is_awake = True
         return bool(effects)
 
     def withdraw(self, client: int, request: int, ticket: int) -> bool:
@@ -376,53 +329,36 @@ class Plane:
         group = self._shared.queued.get((client, request))
         return group is not None and self.groups[group].withdraw(client, request, ticket)
 
-    def propose(self, group: int, event: OwnOp) -> None:
-        """Take an op of the server itself; before the groups live it finds no place."""
-        if not self._has_begun:
-            return
-        self._inbox.append((self.groups[group], event))
-
-    def settle_tail(self, group: int) -> None:
-        """Have a group forget that its tail was lost with the power: its log says so now."""
-        self._inbox.append((self.groups[group], TailSettled()))
-
-    def put_piece(self, replica: Replica, event: PieceRead) -> None:
-        """Take what was read of a stored piece."""
-        self._hand_back(replica, event)
-
-    def _hand_back(self, replica: Replica, event: GroupEvent) -> None:
-        """Give a group what it asked for; it may be gone, or another one has its number."""
-        if self.groups.get(replica.group) is replica:
-            self._inbox.append((replica, event))
-
     def close_turn(self) -> list[Effect]:
         """End a turn: one record for all that was staged, then what may leave."""
-        if self.is_quiet:
+        if not self.inbox.is_awake:
             return []
-        self._is_stirred = False
-        if not self._has_begun and self.store.is_open:
+        self.inbox.is_awake = False
+        if not self.inbox.has_begun and self.store.is_open:
             self._begin_if_allowed()
         self._run_inbox()
         served = self._checkpoints.end_if_durable()
         if served is not None:
             self._tell_served(served)
             self._run_inbox()
-        self._flush()
+        if self._journaling.has_staged:
+            self._journaling.flush()
         if served is None:
-            if self._has_begun or self._may_begin():
-                self._is_stirred |= self._checkpoints.go_on()
+            if self.inbox.has_begun or self._may_begin():
+                self.inbox.is_awake |= self._checkpoints.go_on()
         else:
             # The owner of the machines must first learn that this one is durable: what it may then
             # remove is what this one does not name, not what the next one will not.
-            self._is_stirred = True
+            self.inbox.is_awake = True
         self._out += self.store.take_effects()
         out = self._out
         self._out = []
         return out
 
     def _run_inbox(self) -> None:
-        while self._inbox:
-            replica, event = self._inbox.popleft()
+        queue = self.inbox.queue
+        while queue:
+            replica, event = queue.popleft()
             self.touched[replica.group] = None
             self._checkpoints.touch(replica.group)
             for effect in replica.step(event):
@@ -431,16 +367,6 @@ class Plane:
                 self._short[replica.group] = None
             if self._neighbours.are_there:
                 self._neighbours.note(replica)
-
-    def _flush(self) -> None:
-        if not self._has_staged:
-            return
-        sequence = self.store.flush(sync=self._wants_sync, is_awaited=self._is_write_awaited)
-        for queue, replica, event in self._staged:
-            queue.append((sequence, replica, event))
-        self._staged.clear()
-        self._ceilings.on_flushed(sequence)
-        self._has_staged = self._wants_sync = self._is_write_awaited = False
 
     # Events.
 
@@ -451,12 +377,12 @@ class Plane:
         self.store.tick(event.now)
         self._offer_room()
         for group, timer in self._timers.take_due(event.now):
-            self._inbox.append((self.groups[group], TimerFired(timer)))
-        if not self._has_begun:
+            self.inbox.queue.append((self.groups[group], TimerFired(timer)))
+        if not self.inbox.has_begun:
             return
         self._out += self._neighbours.make_heartbeats()
         for replica in self._neighbours.find_silent():
-            self._inbox.append((replica, PrimarySilent()))
+            self.inbox.queue.append((replica, PrimarySilent()))
 
     def _offer_room(self) -> None:
         """Let those try again who found the journal full."""
@@ -464,7 +390,7 @@ class Plane:
         for group in short:
             replica = self.groups.get(group)
             if replica is not None:
-                self._inbox.append((replica, RoomMade()))
+                self.inbox.queue.append((replica, RoomMade()))
 
     def _on_frames(self, event: FramesArrived) -> None:
         """Take frames that are all for this store's groups, as tests of a plane alone send them."""
@@ -478,17 +404,17 @@ class Plane:
 
     def take_frame(self, sender: int, kind: FrameKind, header: ReplicaHeader, frame: bytes) -> None:
         """Take a frame of another node that is for the groups of this store."""
-        self._is_stirred = True
-        if not self._has_begun:
+        self.inbox.is_awake = True
+        if not self.inbox.has_begun:
             return  # It will be sent again.
         if not self._neighbours.admits(sender, kind, header):
             return
         if isinstance(header, NodeHeartbeatHeader):
-            self._inbox += self._neighbours.hear(sender, header, frame[HEADER_BYTES:])
+            self.inbox.queue += self._neighbours.hear(sender, header, frame[HEADER_BYTES:])
         elif kind in GROUP_FRAMES:
             replica = self._neighbours.find_group(getattr(header, "group", -1), header.origin)
             if replica is not None:
-                self._inbox.append((replica, FrameReceived(sender, kind, header, frame)))
+                self.inbox.queue.append((replica, FrameReceived(sender, kind, header, frame)))
         else:
             self.probes.hit("frame.unused")
         self._run_inbox()
@@ -498,107 +424,26 @@ class Plane:
         for _, frame in event.frames:
             header = REQUEST.decode(frame)
             replica = self.groups.get(header.group)
-            if replica is None or not self._has_begun:
+            if replica is None or not self.inbox.has_begun:
                 code = Code.TRANSIENT_NOT_ACCEPTED if replica else Code.PARTITION_NOT_FOUND
                 self._out.append(SendReply(header.client, encode_reply(header, b"", status=code)))
             else:
                 self.put_request(replica, header, frame[HEADER_BYTES:])
         self._run_inbox()
 
-    def _on_written(self, event: Written) -> None:
-        self.store.step(event)
-        self._notify(self._until_written, event.sequence)
-
-    def _on_synced(self, event: Synced) -> None:
-        self.store.step(event)
-        self._ceilings.on_synced(event.sequence)
-        self._notify(self._until_synced, event.sequence)
-        self._name_views()
-
-    def _on_block_written(self, event: BlockWritten) -> None:
-        self.store.step(event)
-        self._name_views()
-
-    def _name_views(self) -> None:
-        """Have the superblock name the views that are synced: one write for all groups (O2.9)."""
-        self._notify(self._until_named, self.store.named)
-        if self._until_named and self._until_named[0][0] <= self.store.synced:
-            self.store.name_synced()
-
-    def _notify(self, queue: _Waiting, sequence: int) -> None:
-        while queue and queue[0][0] <= sequence:
-            _, replica, event = queue.popleft()
-            self._hand_back(replica, event)
-
     def _on_read(self, event: JournalRead) -> None:
-        self.store.step(event)
-        for token, header, body in self.store.take_reads():
-            if self._checkpoints.on_read(token, header, body):
-                continue
-            replica, group_token = self._reads.pop(token)
-            self._hand_back(replica, EntryRead(group_token, header, body))
+        self._reads.on_read(event, self._checkpoints.on_read)
+
+    def _refuse(self, reply: SendReply) -> None:
+        self._out.append(reply)
 
     # Effects of groups.
-
-    def _journal_prepare(self, replica: Replica, effect: JournalPrepare) -> None:
-        self.store.stage_prepare(effect.header, effect.body, is_never_held=effect.is_never_held)
-        self._has_staged = True
-        is_synced = effect.body is None or self._waits_for_sync(replica, effect.header)
-        self._wants_sync |= is_synced
-        if effect.body is not None:
-            self._is_write_awaited |= not is_synced
-            event = PrepareDurable(effect.op, effect.checksum)
-            queue = self._until_synced if is_synced else self._until_written
-            self._staged.append((queue, replica, event))
-
-    def _waits_for_sync(self, replica: Replica, header: bytes) -> bool:
-        """Whether an op is acknowledged only when it survives a power cut."""
-        config = self._configs[replica.group]
-        operation = header[_OPERATION_AT]
-        if operation in _OFFSET_OPERATIONS:
-            return config.is_offset_persisted
-        if operation != Operation.SEND_MESSAGES or config.is_persisted:
-            return True
-        if self._given is None or self.config.replica_count > 1:
-            return False
-        return self._is_above_ceiling(replica.group, self._given(replica.group))
-
-    def _is_above_ceiling(self, group: int, given: int) -> bool:
-        """Raise the ceiling in time; whether an op must wait until it is durable (FM-7)."""
-        ceiling = self._ceilings.raise_over(group, given)
-        if ceiling is not None:
-            self.store.stage_ceiling(group, ceiling)
-            self._wants_sync = True
-        return given > self._ceilings.durable(group)
-
-    def _journal_truncate(self, replica: Replica, effect: JournalTruncate) -> None:
-        self.store.stage_truncate(replica.group, effect.from_op)
-        self._has_staged = self._wants_sync = True
-
-    def _persist_view(self, replica: Replica, effect: PersistView) -> None:
-        self.store.stage_view(effect.state)
-        self._has_staged = self._wants_sync = True
-        event = ViewDurable(effect.state.view, effect.state.log_view)
-        is_promise = self.config.replica_count > 1
-        queue = self._until_named if is_promise else self._until_synced
-        self._staged.append((queue, replica, event))
 
     def _set_timer(self, replica: Replica, effect: SetTimer) -> None:
         self._timers.start(replica.group, effect.timer, self._shared.now + effect.ticks)
 
     def _stop_timer(self, replica: Replica, effect: StopTimer) -> None:
         self._timers.stop(replica.group, effect.timer)
-
-    def _read_entry(self, replica: Replica, effect: ReadEntry) -> None:
-        token = self._new_read_token()
-        if self.store.read(replica.group, effect.op, token):
-            self._reads[token] = (replica, effect.token)
-        else:
-            self._inbox.append((replica, EntryRead(effect.token, b"", b"")))
-
-    def _new_read_token(self) -> int:
-        self._read_token += 1
-        return self._read_token
 
     def _read_piece(self, replica: Replica, effect: ReadPiece) -> None:
         self.piece_reads.append((replica, effect))
@@ -618,12 +463,12 @@ class Plane:
 
     def want_checkpoint(self) -> None:
         """Have a checkpoint taken that begins after this call."""
-        self._is_stirred = True
+        self.inbox.is_awake = True
         self._checkpoints.want_one()
 
     def on_flushed(self) -> None:
         """Go on with a checkpoint: what machines keep outside of it is durable."""
-        self._is_stirred = True
+        self.inbox.is_awake = True
         self._checkpoints.on_flushed()
 
     def _tell_served(self, groups: list[int]) -> None:
@@ -631,45 +476,4 @@ class Plane:
         for group in groups:
             replica = self.groups.get(group)
             if replica is not None:
-                self._inbox.append((replica, CheckpointDone()))
-
-
-def origin_of(past: RecoveredGroup) -> int | None:
-    """Give which incarnation of its name a group on the disk is, if its ops tell."""
-    if past.entries:
-        return past.entries[-1].header.origin
-    if past.checkpoint is not None and past.checkpoint.commit_header:
-        return PREPARE.decode(past.checkpoint.commit_header).origin
-    return None
-
-
-def _forgotten(group: int, opened: Opened) -> RecoveredGroup | None:
-    """Give the past of a group that the disk does not know of.
-
-    There is none if the store was never open before, and a replaced one knows that it forgot.
-    Otherwise the group may have lived without leaving a trace, for a primary sends what it has not
-    journaled yet.
-    """
-    if not opened.is_suspect and (opened.is_first or opened.incarnation > 0):
-        return None
-    state = ViewState(
-        group,
-        0,
-        0,
-        0,
-        is_suspect=opened.is_suspect,
-        is_view_lost=opened.is_rotten,
-        is_tail_lost=opened.is_power_loss,
-    )
-    return RecoveredGroup(state, None, ())
-
-
-def _after_power_loss(past: RecoveredGroup | None, *, is_persisted: bool) -> RecoveredGroup | None:
-    """Give the past of a group as its class has it: who waits for syncs lost nothing of its own."""
-    if past is None or not past.state.is_tail_lost:
-        return past
-    if is_persisted:
-        state = msgspec.structs.replace(past.state, is_tail_lost=False)
-    else:
-        state = msgspec.structs.replace(past.state, is_suspect=True)
-    return msgspec.structs.replace(past, state=state)
+                self.inbox.queue.append((replica, CheckpointDone()))

@@ -1,0 +1,58 @@
+"""What the groups of a plane must still take: requests, ops of the server, answers of the disk.
+
+Flow: replicate.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+
+from headrace.ports.network import Buffer, SendReply
+from headrace.vsr.events import GroupEvent, OwnOp, RequestReceived, TailSettled
+from headrace.vsr.replica import Replica
+from headrace.wire.errors import Code
+from headrace.wire.replies import encode_reply
+from headrace.wire.requests import RequestHeader
+
+
+class Inbox:
+    """One queue for all groups, in the order in which things came.
+
+    `is_awake` says whether the plane has anything to do at the end of the turn. `refuse` takes the
+    reply to a request that came too early.
+    """
+
+    __slots__ = ("_groups", "_refuse", "has_begun", "is_awake", "queue")
+
+    def __init__(self, groups: Mapping[int, Replica], refuse: Callable[[SendReply], None]) -> None:
+        self._groups = groups
+        self._refuse = refuse
+        self.queue: deque[tuple[Replica, GroupEvent]] = deque()
+        self.has_begun = False  # whether the groups live
+        self.is_awake = True
+
+    def put_request(self, replica: Replica, header: RequestHeader, body: Buffer) -> None:
+        """Take one request for a group; its effects come with the end of the turn."""
+        self.is_awake = True
+        if not self.has_begun:
+            # The replica would take what it ordered now for something that the disk remembered.
+            frame = encode_reply(header, b"", status=Code.TRANSIENT_NOT_ACCEPTED)
+            self._refuse(SendReply(header.client, frame, ticket=header.ticket))
+            return
+        self.queue.append((replica, RequestReceived(header, body)))
+
+    def propose(self, group: int, event: OwnOp) -> None:
+        """Take an op of the server itself; before the groups live it finds no place."""
+        if self.has_begun:
+            self.is_awake = True
+            self.queue.append((self._groups[group], event))
+
+    def settle_tail(self, group: int) -> None:
+        """Have a group forget that its tail was lost with the power: its log says so now."""
+        self.is_awake = True
+        self.queue.append((self._groups[group], TailSettled()))
+
+    def hand_back(self, replica: Replica, event: GroupEvent) -> None:
+        """Give a group what it asked for, unless it is gone or another one has its number."""
+        if self._groups.get(replica.group) is replica:
+            self.is_awake = True
+            self.queue.append((replica, event))

@@ -1,0 +1,164 @@
+"""Journals what the groups of a plane decide, and tells them when it is durable.
+
+What a turn journals is one record. A group waits until its part of it is written, synced, or named
+by the superblock, as its class and the kind of the op ask for.
+
+Flow: replicate.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from headrace.ports.disk import BlockWritten, Synced, Written
+from headrace.shard.config import GroupConfig
+from headrace.shard.consensus.ceilings import Ceilings
+from headrace.storage.store import Store
+from headrace.vsr.events import (
+    GroupEvent,
+    JournalPrepare,
+    JournalTruncate,
+    PersistView,
+    PrepareDurable,
+    ViewDurable,
+)
+from headrace.vsr.replica import Replica
+from headrace.wire.numbers import Operation
+from headrace.wire.replica.prepares import PREPARE
+
+# What groups wait for, in journal order: the record that must get so far, and what is told then.
+_Waiting: TypeAlias = deque[tuple[int, Replica, GroupEvent]]
+
+_OPERATION_AT = PREPARE.at("operation")
+_OFFSET_OPERATIONS = (
+    Operation.STORE_CONSUMER_OFFSET,
+    Operation.DELETE_CONSUMER_OFFSET,
+    Operation.AUTO_COMMIT_OFFSET,
+)
+
+
+class Journaling:
+    """The record of this turn, and who waits for records.
+
+    `given` returns the next offset that a group gives out, where a single replica must keep a
+    durable ceiling above it. `hand_back` takes what a group waited for.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        configs: Mapping[int, GroupConfig],
+        ceilings: Ceilings,
+        given: Callable[[int], int] | None,
+        hand_back: Callable[[Replica, GroupEvent], None],
+        *,
+        is_alone: bool,
+    ) -> None:
+        self._store = store
+        self._configs = configs
+        self._ceilings = ceilings
+        self._given = given
+        self._hand_back = hand_back
+        self._is_alone = is_alone
+        # What the turn journals, and who waits for its durability, in journal order. Not by number:
+        # a group that is made anew under the same one has asked for nothing of its namesake's.
+        self._staged: list[tuple[_Waiting, Replica, GroupEvent]] = []
+        self.has_staged = False
+        self._wants_sync = False
+        self._is_write_awaited = False  # whether somebody waits for less than a sync
+        self._until_written: _Waiting = deque()
+        self._until_synced: _Waiting = deque()
+        self._until_named: _Waiting = deque()  # synced, and the superblock says so (O2.9)
+
+    # What groups decide.
+
+    def prepare(self, replica: Replica, effect: JournalPrepare) -> None:
+        """Stage an op; the group is told when it is as durable as its class asks for."""
+        self._store.stage_prepare(effect.header, effect.body, is_never_held=effect.is_never_held)
+        self.has_staged = True
+        is_synced = effect.body is None or self._waits_for_sync(replica, effect.header)
+        self._wants_sync |= is_synced
+        if effect.body is not None:
+            self._is_write_awaited |= not is_synced
+            event = PrepareDurable(effect.op, effect.checksum)
+            queue = self._until_synced if is_synced else self._until_written
+            self._staged.append((queue, replica, event))
+
+    def _waits_for_sync(self, replica: Replica, header: bytes) -> bool:
+        """Whether an op is acknowledged only when it survives a power cut."""
+        config = self._configs[replica.group]
+        operation = header[_OPERATION_AT]
+        if operation in _OFFSET_OPERATIONS:
+            return config.is_offset_persisted
+        if operation != Operation.SEND_MESSAGES or config.is_persisted:
+            return True
+        if self._given is None or not self._is_alone:
+            return False
+        return self._is_above_ceiling(replica.group, self._given(replica.group))
+
+    def _is_above_ceiling(self, group: int, given: int) -> bool:
+        """Raise the ceiling in time; whether an op must wait until it is durable (FM-7)."""
+        ceiling = self._ceilings.raise_over(group, given)
+        if ceiling is not None:
+            self._store.stage_ceiling(group, ceiling)
+            self._wants_sync = True
+        return given > self._ceilings.durable(group)
+
+    def truncate(self, replica: Replica, effect: JournalTruncate) -> None:
+        """Stage that the ops of a group end here."""
+        self._store.stage_truncate(replica.group, effect.from_op)
+        self.has_staged = self._wants_sync = True
+
+    def persist_view(self, replica: Replica, effect: PersistView) -> None:
+        """Stage a view; the group is told when no restart can take it back."""
+        self._store.stage_view(effect.state)
+        self.has_staged = self._wants_sync = True
+        event = ViewDurable(effect.state.view, effect.state.log_view)
+        is_promise = not self._is_alone
+        queue = self._until_named if is_promise else self._until_synced
+        self._staged.append((queue, replica, event))
+
+    def end_group(self, group: int) -> None:
+        """Stage that a group is gone."""
+        self._store.stage_gone(group)
+        self.has_staged = True
+
+    # The record.
+
+    def flush(self) -> None:
+        """Write what was staged as one record."""
+        assert self.has_staged
+        sequence = self._store.flush(sync=self._wants_sync, is_awaited=self._is_write_awaited)
+        for queue, replica, event in self._staged:
+            queue.append((sequence, replica, event))
+        self._staged.clear()
+        self._ceilings.on_flushed(sequence)
+        self.has_staged = self._wants_sync = self._is_write_awaited = False
+
+    def on_written(self, event: Written) -> None:
+        """Take that a record is written."""
+        self._store.step(event)
+        self._notify(self._until_written, event.sequence)
+
+    def on_synced(self, event: Synced) -> None:
+        """Take that records are synced."""
+        self._store.step(event)
+        self._ceilings.on_synced(event.sequence)
+        self._notify(self._until_synced, event.sequence)
+        self._name_views()
+
+    def on_block_written(self, event: BlockWritten) -> None:
+        """Take that a copy of the superblock is written."""
+        self._store.step(event)
+        self._name_views()
+
+    def _name_views(self) -> None:
+        """Have the superblock name the views that are synced: one write for all groups (O2.9)."""
+        self._notify(self._until_named, self._store.named)
+        if self._until_named and self._until_named[0][0] <= self._store.synced:
+            self._store.name_synced()
+
+    def _notify(self, queue: _Waiting, sequence: int) -> None:
+        while queue and queue[0][0] <= sequence:
+            _, replica, event = queue.popleft()
+            self._hand_back(replica, event)
