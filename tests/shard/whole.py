@@ -267,7 +267,7 @@ class Whole:
             if not events:
                 return
             effects = self.shard.step(events.pop(0))
-            self.shard.front.answers.check()
+            self.shard.check()
         raise AssertionError("the node does not come to rest")
 
     def _carry_out(self, effect: ShardEffect) -> list[ShardEvent]:  # noqa: C901, PLR0911

@@ -10,7 +10,7 @@ Flow: route, replicate, apply, store, reply.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.base.ids import METADATA_GROUP
 from headrace.ports.credentials import (
@@ -53,7 +53,7 @@ from headrace.shard.metadata_group import MetadataGroup
 from headrace.shard.owned.partitions import Partitions
 from headrace.shard.settings import ShardSettings
 from headrace.shard.timekeeper import Timekeeper
-from headrace.shard.turn import Turn
+from headrace.shard.turn import Turn, Wake
 from headrace.shard.watch import Watch, unwatched
 from headrace.storage.store import Opened
 from headrace.wire.commands.system import ClusterMetadata
@@ -68,6 +68,14 @@ METADATA_STORE = 0
 DATA_STORE = 1
 
 _SWEEP_TICKS = 100
+
+
+class Stage(Protocol):
+    """A part of a turn; whoever makes work for it wakes it."""
+
+    @property
+    def is_awake(self) -> bool:
+        """Whether it has work."""
 
 
 class Shard:
@@ -106,6 +114,8 @@ class Shard:
         self._sweep_due = 0
         self._checkpoints_done = 0
         self._has_begun = False
+        self._again = Wake()
+        self._stages = self._declare_stages()
         self._on_event = self._handlers()
 
     def _handlers(self) -> "dict[type, Callable[[Any], None]]":
@@ -168,32 +178,47 @@ class Shard:
         self._on_event[type(event)](event)
         return self._close_turn()
 
+    def _declare_stages(self) -> "tuple[tuple[Stage, Callable[[], None]], ...]":
+        """Return the stages of a turn in their order; each runs only if it is awake."""
+        partitions, front, revocation = self.partitions, self.front, self._room.revocation
+        return (
+            (self.metadata.plane.inbox, self._close_metadata),
+            (revocation, revocation.after_turn),
+            (partitions.reconciling, partitions.reconcile),
+            (self.data_plane.inbox, self._close_data),
+            (partitions.storing, self._store),
+            (front.polls, self._serve_polls),
+            (self._again, self._store_again),
+            (front.flushes, front.flushes.after_turn),
+            (front.purges, front.purges.after_turn),
+        )
+
     def _close_turn(self) -> list[ShardEffect]:
         """End a turn: what planes did is applied, stored and answered."""
-        plane, front, room = self.data_plane, self.front, self._room
-        if not self.metadata.plane.is_quiet:
-            self._close_metadata()
-        room.revocation.after_turn()
-        if not self._has_begun and self.metadata.plane.has_begun:
-            self._has_begun = True
-            room.begin()
-        self.partitions.reconcile()
-        self._close_data()
-        front.polls.after_turn()
-        if plane.has_work or self.partitions.shared.busy:
-            # Polls that were resumed store offsets, and what was read may have been asked for.
-            self._close_data()
-        front.flushes.after_turn()
-        front.purges.after_turn()
+        for stage, run in self._stages:
+            if stage.is_awake:
+                run()
         out = list(self._turn.out)
         self._turn.out.clear()
         return out
 
+    def check(self) -> None:
+        """Check that no request is forgotten, and that whatever has work is awake."""
+        self.front.check()
+        self.partitions.check()
+        for plane in self._planes:
+            plane.check()
+
     def _close_metadata(self) -> None:
-        effects = self.metadata.plane.close_turn()
+        plane = self.metadata.plane
+        effects = plane.close_turn()
         self._room.revocation.learn()
         self._emit(METADATA_STORE, effects)
         self._timekeeper.after_turn()
+        self.partitions.reconciling.is_awake = True
+        if not self._has_begun and plane.has_begun:
+            self._has_begun = True
+            self._room.begin()
 
     def _close_data(self) -> None:
         plane = self.data_plane
@@ -201,7 +226,25 @@ class Shard:
         if plane.checkpoints_done != self._checkpoints_done:
             self._checkpoints_done = plane.checkpoints_done
             self.partitions.flushes.on_checkpointed()
-        self.partitions.after_turn()
+        self.partitions.storing.is_awake = True
+
+    def _store(self) -> None:
+        partitions, polls = self.partitions, self.front.polls
+        partitions.after_turn()
+        if partitions.polled or partitions.removed or polls.commits.pending:
+            polls.is_awake = True
+        self._again.is_awake = bool(self.data_plane.inbox.queue)
+
+    def _serve_polls(self) -> None:
+        self.front.polls.after_turn()
+        queue, busy = self.data_plane.inbox.queue, self.partitions.shared.busy
+        self._again.is_awake = bool(queue or busy)
+
+    def _store_again(self) -> None:
+        """Store the offsets of polls that were resumed, and read what others asked for."""
+        self._close_data()
+        self._store()
+        self._again.is_awake = False  # What comes of this is for the next turn.
 
     def _emit(self, store: int, effects: list[Effect]) -> None:
         """Deliver the replies of a plane; the rest leaves."""

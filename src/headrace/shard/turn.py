@@ -1,4 +1,4 @@
-"""What every part of a shard has at hand in a turn."""
+"""What every part of a shard has at hand in a turn, and how a stage of it is woken."""
 
 from itertools import count
 from typing import TYPE_CHECKING
@@ -22,3 +22,12 @@ class Turn:
         self.out: list[ShardEffect] = []
         self.probes = Probes()
         self.new_token: Callable[[], int] = count(1).__next__
+
+
+class Wake:
+    """Whether a stage of the turn has work; whoever makes work for it sets this."""
+
+    __slots__ = ("is_awake",)
+
+    def __init__(self, *, is_awake: bool = False) -> None:
+        self.is_awake = is_awake

@@ -301,6 +301,11 @@ class Plane:
         """Whether the end of a turn would do nothing."""
         return not self.inbox.is_awake
 
+    def check(self) -> None:
+        """Check that the end of the turn takes what came for groups, and what they staged."""
+        if self.inbox.queue or self._journaling.has_staged:
+            assert self.inbox.is_awake
+
     def stop(self) -> None:
         """Take a last checkpoint, and then mark the stop as clean; `is_stopped` says when."""
         self.inbox.is_awake = True

@@ -45,19 +45,19 @@ class AutoCommits:
         self._plane = plane
         self._partitions = partitions
         self._answers = answers
-        self._commits: dict[OffsetKey, int] = {}
+        self.pending: dict[OffsetKey, int] = {}  # served, and not stored yet
         self._parked: dict[OffsetKey, list[_Parked]] = {}
 
     def is_pending(self, key: OffsetKey) -> bool:
         """Whether an offset was served and is not stored yet."""
-        return key in self._commits
+        return key in self.pending
 
     def park(self, key: OffsetKey, ticket: int, go_on: Callable[[], bool]) -> None:
         """Have a request wait until the pending offset is stored.
 
         `go_on` is called then, as `Answers.resume` does.
         """
-        assert key in self._commits
+        assert key in self.pending
         assert self._answers.is_waiting(ticket)
         self._parked.setdefault(key, []).append(_Parked(ticket, go_on))
 
@@ -68,30 +68,30 @@ class AutoCommits:
         stored = local.machine.peek_offset(key.kind, key.id)
         if stored is not None and stored >= offset:
             return
-        self._commits[key] = max(offset, self._commits.get(key, 0))
+        self.pending[key] = max(offset, self.pending.get(key, 0))
         self._propose(key)
 
     def _propose(self, key: OffsetKey) -> None:
-        mark = OffsetMark(key.kind, key.id, self._commits[key])
+        mark = OffsetMark(key.kind, key.id, self.pending[key])
         body = encode(OFFSET_MARK, mark)
         own = OwnOp(Operation.AUTO_COMMIT_OFFSET, body)
         self._plane.propose(key.group, own)
 
     def settle(self) -> None:
         """Resume the requests whose offset is stored now, or will not be stored here."""
-        for key in list(self._commits):
+        for key in list(self.pending):
             local = self._partitions.locals.get(key.group)
             if local is not None and local.replica.is_primary:
                 stored = local.machine.peek_offset(key.kind, key.id)
-                if stored is None or stored < self._commits[key]:
+                if stored is None or stored < self.pending[key]:
                     continue
             self._drop(key)
 
     def tick(self) -> None:
         """Propose again what found no place, and forget the requests that nobody waits for."""
-        for key in list(self._commits):
+        for key in list(self.pending):
             local = self._partitions.locals.get(key.group)
-            if local is None or local.machine.next_offset <= self._commits[key]:
+            if local is None or local.machine.next_offset <= self.pending[key]:
                 self._drop(key)  # The partition is gone or was purged.
             else:
                 self._propose(key)
@@ -105,13 +105,13 @@ class AutoCommits:
 
     def forget_partitions(self, removed: Mapping[int, None]) -> None:
         """Refuse the requests on partitions that are gone, or are others now."""
-        for key in [key for key in self._commits if key.group in removed]:
-            del self._commits[key]
+        for key in [key for key in self.pending if key.group in removed]:
+            del self.pending[key]
             for each in self._parked.pop(key, ()):
                 self._answers.refuse_waiting(each.ticket, Code.PARTITION_NOT_FOUND)
 
     def _drop(self, key: OffsetKey) -> None:
-        del self._commits[key]
+        del self.pending[key]
         for each in self._parked.pop(key, ()):
             self._answers.resume(*each)
 

@@ -21,6 +21,7 @@ class FlushRequests:
         self._partitions = partitions
         self._answers = answers
         self._flushes: list[tuple[int, int, int]] = []  # tickets, partitions, tokens of those
+        self.is_awake = False  # whether the end of the turn has work here
 
     def flush(
         self, connection: Connection, header: RequestHeader, request: topics.FlushUnsavedBuffer
@@ -33,6 +34,7 @@ class FlushRequests:
         namespace = topic.namespace(request.partition_id)
         machine = self._partitions.find(namespace).machine
         machine.store()
+        self._partitions.storing.is_awake = True
         token = machine.flush() if request.fsync else None
         answers = self._answers
         if token is None:
@@ -41,11 +43,16 @@ class FlushRequests:
             late = Code.TRANSIENT_NOT_COMMITTED  # It goes on, and may yet be done.
             ticket = answers.wait(connection.number, header, late)
             self._flushes.append((ticket, namespace, token))
+            self.is_awake = True
 
     def after_turn(self) -> None:
         """Answer the flushes that are durable now, or never will be."""
-        if self._flushes:
-            self._flushes = [each for each in self._flushes if not self._is_over(*each)]
+        self._flushes = [each for each in self._flushes if not self._is_over(*each)]
+        self.is_awake = bool(self._flushes)
+
+    def check(self) -> None:
+        """Check that a flush which waits is looked at."""
+        assert self.is_awake == bool(self._flushes)
 
     def _is_over(self, ticket: int, namespace: int, token: int) -> bool:
         """Whether nobody waits for a flush any more; if it is over, that is answered."""

@@ -51,6 +51,13 @@ class Front:
         counters = Counters(settings.profile, marks, metadata, partitions, answers, turn.clock)
         self.node = NodeQueries(settings, metadata, partitions, answers, turn, counters)
 
+    def check(self) -> None:
+        """Check that whatever waits will be looked at."""
+        self.answers.check()
+        self.polls.check()
+        self.flushes.check()
+        self.purges.check()
+
     def make_router(
         self,
         sessions: Sessions,

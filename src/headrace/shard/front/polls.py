@@ -74,6 +74,7 @@ class Polls:
         self._short: list[_Poll] = []  # wait until there is room for their replies
         self._sent: dict[int, int] = {}  # bytes of replies in this turn, by connection
         self._damages: dict[tuple[str, str], None] = {}  # what was logged already
+        self.is_awake = False  # whether the end of the turn has work here
 
     def poll(self, connection: Connection, header: RequestHeader, request: PollMessages) -> None:
         """Answer a poll, or begin to.
@@ -140,6 +141,7 @@ class Polls:
         )
         if polled is None:
             self._reading[ticket] = self._waiting(poll)
+            self._partitions.storing.is_awake = True
             self._room.hold(ticket)
             return False
         self._answer(local, poll, polled)
@@ -193,23 +195,30 @@ class Polls:
         answers.reply_parts(connection, header, (prefix, *polled.parts), size)
         self._room.send(size)
         self._sent[connection] = self._sent.get(connection, 0) + size
+        self.is_awake = True
 
     def on_written(self, event: RepliesWritten) -> None:
         """Take the transport's report of what was written and what waits."""
+        self.is_awake = True
         self._room.report(written_bytes=event.written_bytes, waiting_bytes=event.waiting_bytes)
 
     def after_turn(self) -> None:
         """Answer what was read, and the polls that waited for an offset to be stored."""
-        removed = self._partitions.take_removed()
+        removed, polled = self._partitions.removed, self._partitions.polled
         if removed:
             self._forget_partitions(dict.fromkeys(removed))
-        for group, ticket, result in self._partitions.take_polled():
+            removed.clear()
+        for group, ticket, result in polled:
             local = self._partitions.locals.get(group)
             if local is not None:
                 self._finish(local, ticket, result)
-        self.commits.settle()
-        self._resume_short()
+        polled.clear()
+        if self.commits.pending:
+            self.commits.settle()
+        if self._short:
+            self._resume_short()
         self._sent.clear()
+        self.is_awake = False
 
     def _finish(self, local: Local, ticket: int, result: Polled | RefusedError) -> None:
         poll = self._reading.pop(ticket, None)
@@ -267,10 +276,18 @@ class Polls:
 
     def tick(self) -> None:
         """Let time pass, and forget the polls for which nobody waits."""
+        self.is_awake = True
         self.commits.tick()
         self._room.settle()
         is_waiting = self._answers.is_waiting
         self._short = [poll for poll in self._short if is_waiting(poll.ticket)]
+
+    def check(self) -> None:
+        """Check, between turns, that what the partitions have for polls is taken."""
+        if self._sent or self._partitions.polled or self._partitions.removed:
+            assert self.is_awake
+        if self._short and not self.is_awake:
+            assert self._room.is_short
 
     def _resume_short(self) -> None:
         """Go on with the polls that wait for room, in their order, as far as there is some."""

@@ -18,26 +18,32 @@ class Purges:
         self._partitions = partitions
         self._answers = answers
         self._held: dict[int, bytes] = {}  # answers, by the tickets of their requests
+        self.is_awake = False  # whether the end of the turn has work here
 
     def hold(self, effect: SendReply) -> None:
         """Hold the answer of the metadata group back, if somebody waits for it."""
         ticket = self._answers.keep_waiting(effect)
         if ticket is not None:
             self._held[ticket] = effect.frame
+            self.is_awake = True
 
     def after_turn(self) -> None:
         """Answer once all purges are applied."""
-        if not self._held:
-            return
         self._partitions.reconcile()  # A purge may have been applied in this very turn.
         if not self._partitions.is_purged:
             return
         answers = self._answers
         held, self._held = self._held, {}
+        self.is_awake = False
         for ticket, frame in held.items():
             waiting = answers.end(ticket)
             if waiting is not None:
                 answers.send(waiting.connection, frame)
+
+    def check(self) -> None:
+        """Check that a purge which waits is looked at."""
+        if self._held:
+            assert self.is_awake
 
     def tick(self) -> None:
         """Forget the answers for which nobody waits any more."""

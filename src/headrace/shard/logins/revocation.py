@@ -58,6 +58,7 @@ class Revocation:
         self._withdraw = withdraw
         self._state = metadata.state  # another one after a state transfer
         self._is_changed = False
+        self.is_awake = False  # whether the end of the turn has work here
         self._deleters: dict[int, None] = {}  # clients that have deleted a token in this turn
         self._ending: dict[int, int] = {}  # clients whose end waits for an answer, by connection
 
@@ -71,17 +72,21 @@ class Revocation:
                     self._carry_on(applied)
                 elif applied.header.operation == Operation.DELETE_PERSONAL_ACCESS_TOKEN:
                     self._deleters[applied.header.client] = None
+        if self._state is not self._metadata.state:
+            self._state = self._metadata.state
+            self._is_changed = True
+        self.is_awake |= self._is_changed
 
     def after_turn(self) -> None:
         """End what this turn's changes have ended; who asked for them has been answered."""
         if self._ending:
             self._end_answered()
-        if self._is_changed or self._state is not self._metadata.state:
+        if self._is_changed:
             self._is_changed = False
-            self._state = self._metadata.state
             for connection in list(self._connections.all()):
                 self._look_at(connection)
             self._deleters.clear()
+        self.is_awake = bool(self._ending)
 
     def end_expired(self) -> None:
         """End the sessions of tokens whose time is over: no op says so."""
@@ -118,6 +123,7 @@ class Revocation:
             self._turn.probes.hit("sessions.kept_for_logout")
         else:
             self._ending[connection.number] = connection.client
+            self.is_awake = True
         self._disconnects.release(connection)
         connection.is_over = True
         self._answers.refuse_undone(connection.number, Code.UNAUTHORIZED, self._withdraw)

@@ -24,9 +24,19 @@ class Awaited:
         return group in self.ops
 
     @property
+    def is_stirred(self) -> bool:
+        """Whether a partition did something that may have been its op."""
+        return bool(self._stirred)
+
+    @property
     def is_purging(self) -> bool:
         """Whether a purge is not applied yet."""
         return bool(self._purges)
+
+    @property
+    def due(self) -> int | None:
+        """The tick at which an op is due, at the earliest."""
+        return self._heap[0][0] if self._heap else None
 
     def operation(self, group: int) -> Operation:
         """Return what a partition is to apply."""
@@ -47,8 +57,8 @@ class Awaited:
 
     def stir(self, group: int) -> None:
         """Note that a partition did something: it may have applied its op."""
-        if group in self.ops:
-            self._stirred[group] = None
+        assert group in self.ops
+        self._stirred[group] = None
 
     def take(self, now: int) -> tuple[dict[int, None], dict[int, None]]:
         """Return the partitions that did something, and those whose op is due, since the last call.

@@ -15,6 +15,7 @@ from headrace.shard.consensus.plane import Plane
 from headrace.shard.metadata import Metadata
 from headrace.shard.owned.awaited import Awaited
 from headrace.shard.owned.local import Local
+from headrace.shard.turn import Wake
 from headrace.vsr.events import OwnOp
 from headrace.wire.codec import encode
 from headrace.wire.commands.internal import (
@@ -40,12 +41,15 @@ class OwnOps:
         clock: Clock,
         partitions: Mapping[int, Local],
         findings: list[Finding],
+        wake: Wake,
     ) -> None:
+        """Make it; `wake` has `look_after` called at the end of the turn."""
         self._metadata = metadata
         self._plane = plane
         self._clock = clock
         self._partitions = partitions
         self._findings = findings
+        self._wake = wake
         self.awaited = Awaited()
 
     def propose(self, local: Local) -> None:
@@ -65,6 +69,7 @@ class OwnOps:
         group, now = local.target.group, self._clock.now
         if not self._plane.has_begun:
             self.awaited.put(group, operation, now)
+            self._wake.is_awake = True
             return
         self.awaited.put(group, operation, now + _PROPOSE_AGAIN_TICKS)
         if local.replica.is_primary:
@@ -73,7 +78,9 @@ class OwnOps:
     def look_after(self) -> None:
         """Propose again what is not applied in time, and what comes after what is applied."""
         if not self._plane.has_begun:
+            self._wake.is_awake = bool(self.awaited.ops)
             return
+        self._wake.is_awake = False
         stirred, due = self.awaited.take(self._clock.now)
         for group in stirred | due:
             local = self._partitions[group]
@@ -85,6 +92,25 @@ class OwnOps:
                 self.propose(local)
             elif group in due:
                 self.propose(local)
+
+    def stir(self, group: int) -> None:
+        """Note that a partition did something: it may have applied its op."""
+        if group in self.awaited.ops:
+            self.awaited.stir(group)
+            self._wake.is_awake = True
+
+    def tick(self) -> None:
+        """Have `look_after` called when an op is due."""
+        due = self.awaited.due
+        if due is not None and due <= self._clock.now:
+            self._wake.is_awake = True
+
+    def check(self) -> None:
+        """Check that an op which may be applied, or is due, is looked after in the next turn."""
+        due = self.awaited.due
+        is_due = due is not None and due <= self._clock.now
+        if self.awaited.is_stirred or is_due:
+            assert self._wake.is_awake
 
     def _is_missing(self, local: Local) -> bool:
         machine = local.machine

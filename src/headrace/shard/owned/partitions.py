@@ -33,7 +33,7 @@ from headrace.shard.owned.reconcile import Reconciler
 from headrace.shard.owned.retain import Retention
 from headrace.shard.owned.store import Storing
 from headrace.shard.settings import ShardSettings
-from headrace.shard.turn import Turn
+from headrace.shard.turn import Turn, Wake
 from headrace.shard.watch import Watch
 from headrace.wire.errors import Code, RefusedError
 
@@ -53,12 +53,16 @@ class Partitions:
         )
         self.locals: dict[int, Local] = {}
         self.findings: list[Finding] = []
-        self._removed: list[int] = []
+        self.removed: list[int] = []  # partitions that were removed, for whoever waits on them
+        self.reconciling = Wake(is_awake=True)
+        self.storing = Wake(is_awake=True)
         # What is to be removed, and the sequence that must be synced before.
         self._removals: deque[tuple[int, RemovePartition]] = deque()
         probes = turn.probes
         self._opening = Opening(plane)
-        self._own_ops = OwnOps(metadata, plane, turn.clock, self.locals, self.findings)
+        self._own_ops = OwnOps(
+            metadata, plane, turn.clock, self.locals, self.findings, self.reconciling
+        )
         self._awaited = self._own_ops.awaited
         self._reconciler = Reconciler(settings, metadata, plane, self.locals, self, probes)
         self._storing = Storing(settings, plane, shared, self.locals, turn)
@@ -66,7 +70,7 @@ class Partitions:
         self.retention = Retention(settings, metadata, plane, self.locals, turn)
         self._orphans = Orphans(metadata, plane, shared, turn)
         self._clearing = Clearing(metadata, plane, shared, turn)
-        self.take_polled = self._storing.take_polled
+        self.polled = self._storing.polled
 
     # What others ask.
 
@@ -105,11 +109,6 @@ class Partitions:
         """Return the next offset that a partition gives out."""
         return self.locals[group].machine.prepared_offset
 
-    def take_removed(self) -> list[int]:
-        """Return the partitions that were removed since the last call."""
-        removed, self._removed = self._removed, []
-        return removed
-
     def take_findings(self) -> list[Finding]:
         """Return what was noticed since the last call, once."""
         found = [*self.findings, *self.retention.take_findings()]
@@ -120,6 +119,7 @@ class Partitions:
 
     def reconcile(self) -> None:
         """Make the partitions equal to the metadata, if that has changed."""
+        self.storing.is_awake = True
         if self._reconciler.run():
             self._opening.open_replayed()  # before anything is ordered in one that was just made
         else:
@@ -128,6 +128,7 @@ class Partitions:
     def after_turn(self) -> None:
         """Hand over to segments what has come together, and carry on what machines want."""
         shared = self.shared
+        self.storing.is_awake = False
         if self._opening.unopened:
             self._opening.open_replayed()
         if self._plane.touched:
@@ -156,7 +157,7 @@ class Partitions:
             if local is None:
                 continue
             if self._awaited.ops:
-                self._awaited.stir(group)
+                self._own_ops.stir(group)
             if self._opening.unsettled:
                 self._opening.settle_tail(group)
             self._storing.look_at(local)
@@ -190,6 +191,7 @@ class Partitions:
 
     def on_segment(self, event: SegmentEvent) -> None:
         """Take an answer of the folder of segments."""
+        self.storing.is_awake = True
         owner = self.shared.step(event)
         if self.shared.fenced:
             self.flushes.note_fences()
@@ -201,8 +203,16 @@ class Partitions:
     def tick(self) -> None:
         """Do what waits for time."""
         self.shared.tick(self._turn.clock.now)
+        self._own_ops.tick()
         self._clearing.tick()
         self.retention.tick()
+
+    def check(self) -> None:
+        """Check, between turns, that no stage sleeps while it has work."""
+        assert not self.shared.busy, "what machines want done is among the effects"
+        if self._plane.touched or self._plane.piece_reads or self.shared.marked:
+            assert self.storing.is_awake
+        self._own_ops.check()
 
     # What a pass of the reconciler finds.
 
@@ -250,7 +260,7 @@ class Partitions:
         self.retention.forget(group)
         local.machine.close()
         self.remove_dormant(group, local.target.created_revision)
-        self._removed.append(group)
+        self.removed.append(group)
         self._turn.probes.hit("partitions.removed")
         self.flushes.forget(group)
 

@@ -4,8 +4,8 @@ Flow: store.
 """
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from headrace.partitions.gather import Polled
 from headrace.partitions.machine import PartitionMachine
 from headrace.partitions.shared import PartitionsShared
 from headrace.ports.segments import ReadSegment, SegmentEvent, SegmentRead
@@ -16,7 +16,10 @@ from headrace.shard.settings import ShardSettings
 from headrace.shard.turn import Turn
 from headrace.vsr.events import PieceRead, ReadPiece
 from headrace.vsr.replica import Replica
-from headrace.wire.errors import RefusedError
+
+if TYPE_CHECKING:
+    from headrace.partitions.gather import Polled
+    from headrace.wire.errors import RefusedError
 
 
 class Storing:
@@ -40,7 +43,8 @@ class Storing:
         self.unstored: dict[int, Local] = {}
         self.due = 0  # the tick at which they are stored
         self._pieces = _PieceReader(plane, shared, turn.out)
-        self._polled: list[tuple[int, int, Polled | RefusedError]] = []
+        # The polls that were read: partition, ticket, and what came of it.
+        self.polled: list[tuple[int, int, Polled | RefusedError]] = []
 
     def forget(self, group: int) -> None:
         """Forget a partition that is gone."""
@@ -81,12 +85,7 @@ class Storing:
     def _take_effects(self, machine: PartitionMachine) -> None:
         self._out += machine.take_effects()
         for ticket, result in machine.take_polled():
-            self._polled.append((machine.options.namespace, ticket, result))
-
-    def take_polled(self) -> list[tuple[int, int, Polled | RefusedError]]:
-        """Return the polls that were read: partition, ticket, and what came of it."""
-        polled, self._polled = self._polled, []
-        return polled
+            self.polled.append((machine.options.namespace, ticket, result))
 
 
 class _PieceReader:
