@@ -205,6 +205,7 @@ class Shard:
     def check(self) -> None:
         """Check that no request is forgotten, and that whatever has work is awake."""
         self.front.check()
+        self._room.revocation.check()
         self.partitions.check()
         for plane in self._planes:
             plane.check()

@@ -88,6 +88,11 @@ class Revocation:
             self._deleters.clear()
         self.is_awake = bool(self._ending)
 
+    def check(self) -> None:
+        """Check that a session which must end is looked at until it has."""
+        if self._is_changed or self._ending:
+            assert self.is_awake
+
     def end_expired(self) -> None:
         """End the sessions of tokens whose time is over: no op says so."""
         for connection in list(self._connections.all()):
