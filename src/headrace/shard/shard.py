@@ -216,7 +216,10 @@ class Shard:
         self._room.revocation.learn()
         self._emit(METADATA_STORE, effects)
         self._timekeeper.after_turn()
-        self.partitions.reconciling.is_awake = True
+        self.partitions.storing.is_awake = True  # A full store has files removed at once.
+        if plane.touched:
+            plane.touched.clear()
+            self.partitions.reconciling.is_awake = True
         if not self._has_begun and plane.has_begun:
             self._has_begun = True
             self._room.begin()
