@@ -23,9 +23,10 @@ from headrace.wire.identifiers import First
 from headrace.wire.numbers import Transport
 from headrace.wire.replies import read_answer
 from headrace.wire.requests import RequestHeader
+from tests.memory_disk import MemoryDisk
 from tests.partitions.fake_files import FakeFiles
 from tests.shard.test_node import ME, with_topic
-from tests.shard.whole import Client, MemoryDisk, Whole, store_config
+from tests.shard.whole import Client, Whole, store_config
 
 
 class Image:

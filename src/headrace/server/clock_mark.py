@@ -2,8 +2,8 @@
 
 The monotonic clock of the system continues while a node is down, until the machine reboots. One
 pair of monotonic and believed time gives the time to every later start of the same boot, whatever
-the wall clock says by then. Any pair of this boot is as good as any other, so it is written once, and
-again only if the believed time moved against the monotonic clock.
+the wall clock says by then. Any pair of this boot is as good as any other, so it is written once,
+and again only if the believed time moved against the monotonic clock.
 
 ```
 <data>/clock   magic 8 | boot identity u64 | monotonic clock u64 | believed time u64 | XXH3-64 u64
