@@ -4,17 +4,8 @@ leaves, and every fault that the port allows for.
 
 from collections import deque
 
-from headrace.base.limits import SEGMENT_HEADER_BYTES
 from headrace.base.prng import Prng
-from headrace.partitions.beyond import (
-    Fate,
-    Read,
-    find_batch,
-    header_of,
-    is_left_of_write,
-    judge_file,
-    judge_remains,
-)
+from headrace.partitions.beyond import Fate, is_left_of_write
 from headrace.ports.segments import (
     IndexRead,
     ListPartitions,
@@ -39,8 +30,7 @@ from headrace.ports.segments import (
     WriteIndex,
     WriteSegment,
 )
-from headrace.wire.errors import CorruptError
-from headrace.wire.segment import decode_segment_header
+from headrace.sim.beyond import find_faults, judge_beyond
 
 
 class FakeFiles:
@@ -142,15 +132,7 @@ class FakeFiles:
         return bytes(self.logs[effect.file][effect.position : effect.position + effect.length])
 
     def _open(self, effect: OpenSegments) -> SegmentsOpened:
-        faults = []
-        for extent in effect.extents:
-            held = self.logs.get(extent.file)
-            if held is None:
-                faults.append(SegmentFault(extent.file, f"{extent.file} is missing"))
-            elif len(held) < extent.length:
-                faults.append(SegmentFault(extent.file, f"{extent.file} has {len(held)} bytes"))
-            elif not _is_of(extent.file, bytes(held[:SEGMENT_HEADER_BYTES])):
-                faults.append(SegmentFault(extent.file, f"{extent.file} has another header"))
+        faults = find_faults(effect.extents, self.logs)
         if not faults and effect.end is not None:
             faults = self._judge(effect, effect.end)
         elif not faults:
@@ -166,23 +148,9 @@ class FakeFiles:
 
     def _judge(self, effect: OpenSegments, end: LogEnd) -> list[SegmentFault]:
         """Do with what the log does not have as the port says."""
-        lengths: dict[SegmentFile, int | None] = dict.fromkeys(end.dropped)
-        lengths |= {extent.file: None for extent in effect.extents}
-        lengths |= {extent.file: extent.length for extent in end.segments}
-        fates = {}
-        for file in self._files_of(effect.namespace, effect.created_revision):
-            held, length = self.logs[file], lengths.get(file)
-            if file not in lengths:
-                fates[file] = judge_file(end, file, _reader(held))
-            elif length is not None and len(held) > length:
-                fates[file] = judge_remains(end, find_batch(file, _reader(held), length))
-        faults = [
-            SegmentFault(file, f"{file} holds messages beyond the log")
-            for file, fate in fates.items()
-            if fate == Fate.FAULT
-        ]
-        for file, fate in fates.items() if not faults else ():
-            length = lengths.get(file)
+        files = self._files_of(effect.namespace, effect.created_revision)
+        faults, fates = judge_beyond(effect, end, {file: self.logs[file] for file in files})
+        for file, (fate, length) in fates.items():
             if fate == Fate.QUARANTINE:
                 self.quarantined.append((file, length or 0, bytes(self.logs[file][length or 0 :])))
             if length is None:
@@ -216,14 +184,3 @@ class FakeFiles:
             file: data[: self._prng.below(len(data) + 1)] for file, data in self.indexes.items()
         }
         self._unsynced = []
-
-
-def _reader(held: bytearray) -> Read:
-    return lambda position, length: bytes(held[position : position + length])
-
-
-def _is_of(file: SegmentFile, block: bytes) -> bool:
-    try:
-        return decode_segment_header(block) == header_of(file)
-    except CorruptError:
-        return False

@@ -19,15 +19,7 @@ import msgspec
 
 from headrace.base.limits import SEGMENT_HEADER_BYTES
 from headrace.base.prng import Prng
-from headrace.partitions.beyond import (
-    Fate,
-    Read,
-    find_batch,
-    header_of,
-    is_left_of_write,
-    judge_file,
-    judge_remains,
-)
+from headrace.partitions.beyond import Fate, is_left_of_write
 from headrace.partitions.index import MARK_BYTES
 from headrace.ports.segments import (
     IndexRead,
@@ -42,7 +34,6 @@ from headrace.ports.segments import (
     RemoveSegments,
     SegmentEffect,
     SegmentEvent,
-    SegmentExtent,
     SegmentFailed,
     SegmentFault,
     SegmentFile,
@@ -56,11 +47,10 @@ from headrace.ports.segments import (
 )
 from headrace.sim.agenda import Agenda, exponential
 from headrace.sim.astray import Astray
+from headrace.sim.beyond import find_faults, judge_beyond
 from headrace.sim.chance import strikes
 from headrace.sim.medium import SECTOR_BYTES, File, put, tear
 from headrace.sim.violation import SimViolationError
-from headrace.wire.errors import CorruptError
-from headrace.wire.segment import decode_segment_header
 
 _MISPLACED = "misplaced"
 _MANY_MARKS = 12
@@ -331,7 +321,7 @@ class Folder:
     # Opening
 
     def _open(self, effect: OpenSegments) -> None:
-        faults = [fault for fault in map(self._fault, effect.extents) if fault is not None]
+        faults = find_faults(effect.extents, self._cached())
         if not faults and effect.end is not None:
             faults = self._judge(effect, effect.end)
         if faults:
@@ -340,43 +330,15 @@ class Folder:
             self._cut(effect)
         self._answer(SegmentsOpened(effect.token, tuple(faults)))
 
-    def _fault(self, extent: SegmentExtent) -> SegmentFault | None:
-        name = extent.file
-        file = self._files.get(name)
-        if file is None:
-            return SegmentFault(name, f"{name} is missing")
-        if len(file.cached) < extent.length:
-            return SegmentFault(name, f"{name} has {len(file.cached)} bytes of {extent.length}")
-        try:
-            header = decode_segment_header(bytes(file.cached[:SEGMENT_HEADER_BYTES]))
-        except CorruptError as error:
-            return SegmentFault(name, f"{name}: {error}")
-        return None if header == header_of(name) else SegmentFault(name, f"{name} is {header}")
-
     def _judge(self, effect: OpenSegments, end: LogEnd) -> list[SegmentFault]:
-        """Judge what the log does not have; give the faults, or put all of it away."""
-        lengths: dict[SegmentFile, int | None] = dict.fromkeys(end.dropped)
-        lengths |= {extent.file: None for extent in effect.extents}
-        lengths |= {extent.file: extent.length for extent in end.segments}
-        fates = {}
-        for name in self._files_of(effect.namespace, effect.created_revision):
-            file = self._files[name]
-            length = lengths.get(name)
-            if name not in lengths:
-                fates[name] = judge_file(end, name, _reader(file))
-            elif length is not None and len(file.cached) > length:
-                fates[name] = judge_remains(end, find_batch(name, _reader(file), length))
-        faults = [
-            SegmentFault(name, f"{name} has more than the log")
-            for name, fate in fates.items()
-            if fate == Fate.FAULT
-        ]
-        if not faults:
-            for name, fate in fates.items():
-                self._put_away(name, fate, lengths.get(name))
-            for extent in effect.extents:
-                file = self._files[extent.file]
-                file.make_durable()
+        """Judge what the log does not have; return the faults, or put all of it away."""
+        names = self._files_of(effect.namespace, effect.created_revision)
+        images = {name: self._files[name].cached for name in names}
+        faults, fates = judge_beyond(effect, end, images)
+        for name, (fate, length) in fates.items():
+            self._put_away(name, fate, length)
+        for extent in effect.extents if not faults else ():
+            self._files[extent.file].make_durable()
         return faults
 
     def _put_away(self, name: SegmentFile, fate: Fate, length: int | None) -> None:
@@ -612,7 +574,3 @@ class Folder:
 def _refuse_orphans(effect: QuarantinePartition) -> None:
     """Refuse what no crash may lead to: no file is older than what the stores know of it."""
     raise SimViolationError("P7", why="files of nobody", reason=effect.reason)
-
-
-def _reader(file: _File) -> Read:
-    return lambda position, length: bytes(file.cached[position : position + length])
