@@ -137,7 +137,7 @@ class Whole:
         self.unanswered: dict[int, list[DiskEvent]] = {}  # by store, of those that are held back
         self._held_kind: type[DiskEvent] | None = None  # all, if it is not said which
         self.is_strengthening = False  # whether hashes cost too little
-        self.is_verifying = True  # whether the keeper of secrets answers at once
+        self.is_verifying = True  # whether the credential hasher answers at once
         self.unverified: list[CredentialEvent] = []  # answers that are held back
         self.is_archiving = True  # whether snapshots of the host are made at once
         self.unmade: list[SnapshotMade] = []  # those that are held back

@@ -163,7 +163,7 @@ class Shard:
         return found
 
     def take_findings(self) -> list[Finding]:
-        """Give what was noticed since the last call: for the log, once each."""
+        """Return what was noticed since the last call: for the log, once each."""
         found = self.partitions.take_findings()
         for plane in self._planes:
             found += plane.store.take_findings()
@@ -276,7 +276,7 @@ class Shard:
         self._planes[event.store].take(event.event)
 
     def _on_frames(self, event: FramesArrived) -> None:
-        """Give each frame to the plane that it is for: lives and heartbeats are of one store."""
+        """Pass each frame to its plane: lives and heartbeats belong to one store."""
         for sender, frame in event.frames:
             try:
                 kind, header = decode_replica(frame)
@@ -391,7 +391,7 @@ class Shard:
         return self.partitions.flushes.flush(groups)
 
     def lacking(self) -> list[int]:
-        """Give the partitions whose segments never got all that was flushed."""
+        """Return the partitions whose segments never got all that was flushed."""
         return self.partitions.flushes.lacking()
 
     def _may_begin(self) -> bool:

@@ -1,4 +1,4 @@
-"""Tells a shard the time, and has the log remember it.
+"""Keeps the clock of a shard, and records the time in the metadata log.
 
 An idle log says nothing of the time, and a start would have nothing to hold the clock against. So
 whoever leads the metadata notes the time now and then: an op whose stamp is all that it says.
@@ -20,7 +20,7 @@ _NOTES_PER_TOLERANCE = 5  # A node that is down for less than the other four nee
 
 
 class Timekeeper:
-    """The only one who hears the wall clock; what others are told is believed."""
+    """The only part that reads the wall clock; the others get the believed time."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Timekeeper:
         self._note_age = settings.clock_tolerance // _NOTES_PER_TOLERANCE
 
     def tick(self, event: Ticked) -> Ticked:
-        """Let time pass; give the event as others may see it."""
+        """Let time pass; return the event as others may see it."""
         self._learn()
         self._time.tick(event.now, event.wall)
         self._clock.now = event.now

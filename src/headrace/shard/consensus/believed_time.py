@@ -16,7 +16,7 @@ TICK_MICROS = 10_000
 
 
 class BelievedTime:
-    """See the module; all times in microseconds."""
+    """The time that is believed; all times in microseconds."""
 
     __slots__ = ("_is_committed", "_tick", "_tolerance", "clock", "is_known", "now")
 

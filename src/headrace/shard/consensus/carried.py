@@ -66,7 +66,7 @@ class CarriedOps:
         return (group, op) in self._found
 
     def get(self, group: int, op: int) -> tuple[bytes, bytes] | None:
-        """Give header and body of such an op; none if the disk does not give them."""
+        """Return header and body of such an op; none if the disk does not give them."""
         return self._found[group, op]
 
     def clear(self) -> None:

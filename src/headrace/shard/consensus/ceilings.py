@@ -19,11 +19,11 @@ class Ceilings:
         self._until_synced: deque[tuple[int, int, int]] = deque()
 
     def durable(self, group: int) -> int:
-        """Give the offset below which a partition may have given out offsets."""
+        """Return the offset below which a partition may have given out offsets."""
         return self._durable.get(group, 0)
 
     def raise_over(self, group: int, given: int) -> int | None:
-        """Give a new ceiling to be journaled, if the next offset to give out comes close."""
+        """Return a new ceiling to be journaled, if the next offset to give out comes close."""
         if given + self._reserved // 2 <= self._newest.get(group, 0):
             return None
         ceiling = given + self._reserved

@@ -224,7 +224,7 @@ class Checkpoints:
         self._write_if_read()
 
     def _without_lacking(self, captured: GroupCheckpoint) -> GroupCheckpoint:
-        """Give a group as its segments were last durable, in the view that it is in now."""
+        """Return a group as its segments were last durable, in the view that it is in now."""
         durable = self._durable.get(captured.state.group)
         if durable is None:
             return GroupCheckpoint(captured.state, b"", b"", ())
@@ -264,7 +264,7 @@ class Checkpoints:
         return None if replica is None else replica.live(op)
 
     def end_if_durable(self) -> list[int] | None:
-        """Give the groups that waited for the running one, once it is durable."""
+        """Return the groups that waited for the running one, once it is durable."""
         if self._phase != Phase.WRITING or self._store.is_checkpointing:
             return None
         self._phase = Phase.IDLE
@@ -286,14 +286,14 @@ class Checkpoints:
 
 
 def _commit_op(checkpoint: GroupCheckpoint | None) -> int:
-    """Give the op up to which a checkpoint has a group."""
+    """Return the op up to which a checkpoint has a group."""
     if checkpoint is None or not checkpoint.commit_header:
         return 0
     return PREPARE.decode(checkpoint.commit_header).op
 
 
 def _as_checkpoint(past: RecoveredGroup) -> GroupCheckpoint:
-    """Give a group that nobody has asked for as the next checkpoint must hold it."""
+    """Return a group that nobody has asked for as the next checkpoint must hold it."""
     if past.checkpoint is None:
         return GroupCheckpoint(past.state, b"", b"", ())
     return msgspec.structs.replace(past.checkpoint, state=past.state)

@@ -52,7 +52,7 @@ class Inbox:
         self.queue.append((self._groups[group], TailSettled()))
 
     def hand_back(self, replica: Replica, event: GroupEvent) -> None:
-        """Give a group what it asked for, unless it is gone or another one has its number."""
+        """Put what a group asked for, unless it is gone or another one has its number."""
         if self._groups.get(replica.group) is replica:
             self.is_awake = True
             self.queue.append((replica, event))

@@ -66,7 +66,7 @@ class Neighbours:
                 peer.change(replica.group)
 
     def forget(self, group: int) -> None:
-        """Say no more of a group."""
+        """Forget a group: heartbeats name it no more."""
         primary = self._primaries.pop(group, None)
         if primary is not None:
             del self._led[primary][group]
@@ -97,7 +97,7 @@ class Neighbours:
     # What is sent.
 
     def make_heartbeats(self) -> list[SendFrame]:
-        """Give a heartbeat for every other node, if it is time."""
+        """Return a heartbeat for every other node, if it is time."""
         now, timeouts = self._shared.now, self._config.timeouts
         if not self._peers or now < self._due:
             return []
@@ -187,7 +187,7 @@ class Neighbours:
         return life == peer.life
 
     def find_group(self, group: int, origin: int) -> Replica | None:
-        """Give the group that a frame is for, if it is of this incarnation (RC-20)."""
+        """Return the group that a frame is for, if it is of this incarnation (RC-20)."""
         replica = self._groups.get(group)
         if replica is None:
             self._shared.probes.hit("frame.no_such_group")  # It may be about to be made here.
@@ -200,7 +200,7 @@ class Neighbours:
     def hear(
         self, sender: int, header: NodeHeartbeatHeader, body: bytes
     ) -> list[tuple[Replica, PrimaryBeat]]:
-        """Take a heartbeat; give what it tells of groups that the sender leads."""
+        """Take a heartbeat; return what it tells of groups that the sender leads."""
         told: list[tuple[Replica, PrimaryBeat]] = []
         peer = self._peers[sender]
         peer.hear(header, self._shared.now)
@@ -229,7 +229,7 @@ class Neighbours:
                 del self._unheard[next(iter(self._unheard))]
 
     def take_unheard(self, replica: Replica) -> list[PrimaryBeat]:
-        """Give what was told of a group before it was here."""
+        """Return what was heard of a group before it was here."""
         return [
             PrimaryBeat(sender, beat.view, beat.commit, beat.is_declined)
             for sender, beat in self._unheard.pop(replica.group, {}).items()
@@ -243,7 +243,7 @@ class Neighbours:
             replica.hear_promise(peer.replica, view, sent)
 
     def find_silent(self) -> list[Replica]:
-        """Give the groups whose primary's node has gone silent, once in each such time."""
+        """Return the groups whose primary's node has gone silent, once in each such time."""
         oldest = self._shared.now - self._config.timeouts.heartbeat_timeout
         silent = [peer for peer in self._peers.values() if peer.heard < oldest]
         for peer in silent:

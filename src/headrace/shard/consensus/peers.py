@@ -40,7 +40,7 @@ class Peer:
         self._untold[group] = 0
 
     def untold(self) -> list[int]:
-        """Give the groups that the next frame must list."""
+        """Return the groups that the next frame must list."""
         return list(self._untold)
 
     def make_frame(
@@ -53,7 +53,7 @@ class Peer:
         counter: int,
         beats: list[GroupBeat],
     ) -> bytes:
-        """Give the next heartbeat."""
+        """Return the next heartbeat."""
         self._sent += 1
         for beat in beats:
             if self._untold.get(beat.group) == 0:
@@ -79,7 +79,7 @@ class Peer:
             self._sent_at.popleft()
 
     def sent_at(self, number: int) -> int | None:
-        """Give the tick at which a frame was sent, if it is not long ago."""
+        """Return the tick at which a frame was sent, if it is not long ago."""
         return next((tick for sent, tick in self._sent_at if sent == number), None)
 
     def forget(self, group: int) -> None:

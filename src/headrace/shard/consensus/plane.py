@@ -176,7 +176,7 @@ class Plane:
         return self.store.is_without_space or self._outside.is_without_space
 
     def _room_code(self, body_bytes: int) -> Code | None:
-        """Say why there is no room for an op; nothing if a checkpoint will make some."""
+        """Return why there is no room for an op; none if a checkpoint will make some."""
         code = self.store.room_code(body_bytes)
         if code is None and self.is_without_space:
             return Code.CANNOT_APPEND_MESSAGE
@@ -187,7 +187,7 @@ class Plane:
     def add_group(
         self, config: GroupConfig, machine: StateMachine, table: RequestTable
     ) -> RecoveredGroup | None:
-        """Take up a group, with its past if the disk has one; give that past.
+        """Take up a group, with its past if the disk has one; return that past.
 
         A past of an earlier incarnation of the same name is gone with this.
         """
@@ -228,7 +228,7 @@ class Plane:
         self.inbox.is_awake = True
 
     def dormant_groups(self) -> list[tuple[int, int | None]]:
-        """Give the groups that the disk knows and nobody has asked for, each with its origin."""
+        """Return the groups that the disk knows and nobody has asked for, each with its origin."""
         return [(group, origin_of(past)) for group, past in self._dormant.items()]
 
     def dormant_origin(self, group: int) -> int | None:
@@ -237,7 +237,7 @@ class Plane:
         return None if past is None else origin_of(past)
 
     def ceiling_of(self, group: int) -> int:
-        """Give the offset below which a group may have given out offsets that are not durable."""
+        """Return the offset below which a group may have given out offsets that are not durable."""
         return self._ceilings.durable(group)
 
     def start(self) -> list[Effect]:
@@ -288,7 +288,7 @@ class Plane:
         return self.close_turn()
 
     def set_wall(self, wall: int) -> None:
-        """Tell the time, for stamps; timers count ticks."""
+        """Set the time of stamps; timers count ticks."""
         self._shared.wall = wall
 
     @property

@@ -35,14 +35,14 @@ MAKING_ROOM = (
 
 
 def reserve_parts(operation: int, _body: Buffer) -> int:
-    """Give how many parts of the reserve an op may use."""
+    """Return how many parts of the reserve an op may use."""
     if operation in MAKING_ROOM:
         return RESERVE_PARTS
     return RESERVE_PARTS_OF_LOGINS if operation == Operation.REGISTER else 0
 
 
 def metadata_reserve_parts(state: State, operation: int, body: Buffer) -> int:
-    """Give how many parts of the reserve an op may use, by what the metadata says now.
+    """Return how many parts of the reserve an op may use, by what the metadata says now.
 
     A topic that is changed to keep its messages for a shorter time, or fewer of them, makes room.
     """

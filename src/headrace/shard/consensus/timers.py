@@ -29,7 +29,7 @@ class Timers:
             self._current.pop((group, timer), None)
 
     def take_due(self, now: int) -> list[tuple[int, Timer]]:
-        """Give the timers that have run out, in the order they were due."""
+        """Return the timers that have run out, in the order they were due."""
         due = []
         while self._heap and self._heap[0][0] <= now:
             _, count, group, timer = heapq.heappop(self._heap)

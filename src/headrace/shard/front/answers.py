@@ -221,7 +221,7 @@ class Answers:
         return ticketed
 
     def take_waiting(self, effect: SendReply) -> tuple[Connection, RequestHeader] | None:
-        """Give who waits for what consensus answers, if anybody still does."""
+        """Return who waits for what consensus answers, if anybody still does."""
         ticket = self.keep_waiting(effect)
         waiting = None if ticket is None else self._waiting.pop(ticket)
         if waiting is not None:
@@ -233,7 +233,7 @@ class Answers:
         return None if bound is None else (bound, RequestHeader())
 
     def keep_waiting(self, effect: SendReply) -> int | None:
-        """Have a request that consensus answered wait for something else; give its ticket."""
+        """Have a request that consensus answered wait for something else; return its ticket."""
         frame = effect.frame
         is_eviction = frame[KIND_OFFSET] == FrameKind.EVICTION
         request = effect.request if is_eviction else int.from_bytes(frame[_REQUEST], "little")

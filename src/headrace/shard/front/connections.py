@@ -1,4 +1,4 @@
-"""Who is connected, and which session each connection holds.
+"""The connections, and which session each of them holds.
 
 A client id belongs to one connection at a time, the one of its latest login.
 
@@ -106,14 +106,14 @@ class Connections:
         return connection
 
     def close(self, number: int) -> Connection | None:
-        """Forget a connection; give it as it was."""
+        """Forget a connection; return it as it was."""
         connection = self._by_number.pop(number, None)
         if connection is not None and self._by_client.get(connection.client) is connection:
             del self._by_client[connection.client]
         return connection
 
     def get(self, number: int) -> Connection | None:
-        """Give a connection that is still there."""
+        """Return a connection that is still there."""
         return self._by_number.get(number)
 
     def bound(self, number: int) -> Connection:
@@ -128,13 +128,13 @@ class Connections:
         return found
 
     def of_client(self, client: int) -> Connection | None:
-        """Give the connection that holds a client's session."""
+        """Return the connection that holds a client's session."""
         return self._by_client.get(client)
 
     def bind(
         self, connection: Connection, *, client: int, credential: Credential, session: int
     ) -> None:
-        """Give a connection a session; another one of the same client loses its own."""
+        """Bind a session to a connection; another one of the same client loses its own."""
         assert session > 0
         old = self._by_client.get(client)
         if old is not None and old is not connection:
@@ -154,7 +154,7 @@ class Connections:
             del self._addresses[next(iter(self._addresses))]
 
     def address_of(self, client: int) -> str:
-        """Give where a client was last seen; empty if it never logged in here, or long ago."""
+        """Return where a client was last seen; empty if it never logged in here, or long ago."""
         return self._addresses.get(client, "")
 
     def unbind(self, connection: Connection) -> None:
@@ -170,11 +170,11 @@ class Connections:
         connection.credential = None
 
     def all(self) -> Iterable[Connection]:
-        """Give all, oldest first."""
+        """Return all, oldest first."""
         return self._by_number.values()
 
     def by_short_id(self, short_id: int) -> Connection | None:
-        """Give the connection that `get clients` shows under a number."""
+        """Return the connection that `get clients` shows under a number."""
         for connection in self._by_number.values():
             if connection.short_id == short_id:
                 return connection

@@ -9,7 +9,7 @@ from headrace.wire.numbers import ConsumerKind
 
 
 def consumer_key(topic: Topic, consumer: Consumer) -> int:
-    """Give the number under which offsets are stored: a group's id, a number, a name's hash.
+    """Return the number under which offsets are stored: a group's id, a number, a name's hash.
 
     Raises:
         RefusedError: There is no such group.

@@ -25,7 +25,7 @@ class Credential(msgspec.Struct, frozen=True):
 
 
 def credential_of(user: User, token: Token | None = None) -> Credential:
-    """Give what a login by the password, or by a token, rests on."""
+    """Return what a login by the password, or by a token, rests on."""
     token_hash = None if token is None else token.token_hash
     return Credential(user.id, user.created_op, user.password_hash, token_hash)
 

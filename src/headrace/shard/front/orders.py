@@ -1,4 +1,4 @@
-"""What must be ordered by consensus, except sends: made ready, and handed to its group.
+"""Prepares what consensus must order, except sends, and hands it to its group.
 
 A request that a client sent gains here what every replica must decide alike (MD-11): defaults, the
 member's client, numbers instead of names.

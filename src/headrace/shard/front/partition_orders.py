@@ -95,7 +95,7 @@ class PartitionOrders:
         code: int,
         request: messages.StoreOffset | messages.DeleteOffset,
     ) -> _Place:
-        """Give whose offset it is, in which partition.
+        """Return whose offset it is, in which partition.
 
         Raises:
             RefusedError: The user may not, or something is missing.

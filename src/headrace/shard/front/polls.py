@@ -1,4 +1,4 @@
-"""Polls: which messages, who may have them, and what is stored of that.
+"""Serves polls: which messages, who may have them, and the offsets that they store.
 
 ```
 poll -> partition, consumer -> tail: answered now | segments: answered when read
@@ -105,7 +105,7 @@ class Polls:
         self._begin(_Poll(connection.number, header, request, partition, key))
 
     def _resync(self, connection: int, header: RequestHeader) -> None:
-        """Tell a member that the partition is not dealt to it (CG-14)."""
+        """Answer a member that the partition is not assigned to it (CG-14)."""
         self._send(connection, header, RESYNC_PARTITION, 0, None)
 
     def _begin(self, poll: _Poll) -> bool:
@@ -157,7 +157,7 @@ class Polls:
         return bytes_max - self._sent.get(number, 0)
 
     def _waiting(self, poll: _Poll) -> _Poll:
-        """Give a poll with the ticket that it waits by."""
+        """Return a poll with the ticket that it waits by."""
         if poll.ticket:
             return poll
         return poll._replace(ticket=self._answers.wait(poll.connection, poll.header))

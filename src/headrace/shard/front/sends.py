@@ -83,7 +83,7 @@ class Sends:
         self._plane.put_request(local.replica, ticketed, memoryview(frame)[start:])
 
     def _find_route(self, user_id: int, frame: Buffer) -> tuple[Local, int]:
-        """Give the partition of a send, and where its batch begins.
+        """Return the partition of a send, and where its batch begins.
 
         Raises:
             RefusedError: The send names nothing that this user may send to, or contradicts itself.
@@ -114,7 +114,7 @@ class Sends:
         return local, start
 
     def _resolve(self, user_id: int, request: SendMessages) -> tuple[Local, bool]:
-        """Give the partition that a send goes to, and whether the next one goes there too."""
+        """Return the partition that a send goes to, and whether the next one goes there too."""
         topic = reach(
             self._metadata.state, user_id, SEND_MESSAGES.code, request.stream, request.topic
         )

@@ -1,4 +1,4 @@
-"""Tells the audit log of logins, and of ops that change users or remove data (SE-6).
+"""Writes logins, and ops that change users or remove data, to the audit log (SE-6).
 
 An op is told where its client is, or was, connected, and not by the other replicas. A node that
 starts applies again what its journal holds; of that it tells only what it may not have told before
@@ -38,7 +38,7 @@ class Auditor:
     def login(
         self, connection: Connection, username: str, outcome: str = OK, *, client: int, op: int = 0
     ) -> None:
-        """Tell of a login, with the op that it is if it succeeded; no name if a token failed.
+        """Record a login, with its op if it succeeded; without a name if a token failed.
 
         Nor one that nobody has: people type their password where the name belongs.
         """
@@ -69,7 +69,7 @@ class Auditor:
         )
 
     def applied(self, applied: Applied) -> None:
-        """Tell of an op, if it is ours to tell."""
+        """Record an op, if this node must record it."""
         header = applied.header
         address = self._connections.address_of(header.client)
         is_own = header.client == 0
@@ -101,7 +101,7 @@ class Auditor:
 
 
 def told_before(replica: Replica) -> int:
-    """Give the last op of which this node, before it was started, has surely told.
+    """Return the last op that this node surely recorded before it was started.
 
     A prepare carries what was committed when it was made. That was applied then, and told before
     the prepare was given to the disk: effects are carried out in their order.

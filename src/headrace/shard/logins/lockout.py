@@ -1,4 +1,4 @@
-"""Slows down who guesses passwords, by account and by source address (SE-3).
+"""Rate-limits failed logins, by account and by source address (SE-3).
 
 Some failures are free. From then on each one refuses further tries for a time, twice as long as the
 one before it, up to a bound. Failures are forgiven one at a time, so nobody is locked out for good.
@@ -59,7 +59,7 @@ class Lockout:
         return any(entry is not None and now < entry.refused_until for entry in entries)
 
     def fail(self, origin: Origin, now: int) -> int:
-        """Count a password that was wrong; give for how many ticks no more are taken now."""
+        """Count a password that was wrong; return for how many ticks no more are taken now."""
         if origin.is_exempt:
             return 0
         pause = 0
@@ -87,7 +87,7 @@ class Lockout:
 
 
 def origin_of(username: str, address: str, *, is_root: bool) -> Origin:
-    """Give by whom and from where a login comes; `address` is HOST:PORT as connections have it.
+    """Return who logs in from where; `address` is HOST:PORT as connections have it.
 
     Of an IPv6 address only the network counts: whoever has one address of it has 2^64.
     """
@@ -104,7 +104,7 @@ def origin_of(username: str, address: str, *, is_root: bool) -> Origin:
 
 
 def _without_mapping(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
-    """Give the IPv4 address that a listener of both families shows as IPv6."""
+    """Return the IPv4 address that a listener of both families shows as IPv6."""
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return mapped or address
 

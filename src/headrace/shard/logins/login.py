@@ -1,7 +1,7 @@
 """Login and logout: from credentials to a session that a connection holds.
 
 ```
-Register -> version gate -> lockout -> password, verified by the keeper of secrets -> token, by hash
+Register -> version gate -> lockout -> password, verified by the credential hasher -> token, by hash
          -> op Register of the metadata group -> the connection holds the session
 ```
 
@@ -53,12 +53,12 @@ class _Pending(msgspec.Struct, frozen=True, kw_only=True):
     request: Register
     origin: Origin
     credential: Credential | None  # nothing if there is no such user
-    asked_hash: str | None  # the one that the keeper of secrets compares with
+    asked_hash: str | None  # the one that the credential hasher compares with
     is_current: bool  # whether this node knew the users of then
 
 
 class Logins:
-    """Those who want in."""
+    """All logins that are under way."""
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ class Logins:
             self._refuse_password(connection, pending)
 
     def _refuse_password(self, connection: Connection, pending: _Pending) -> None:
-        """Say no, and count it, if this node knew the users of then (O6.2)."""
+        """Refuse a login and count it, if this node knew the users of that time (O6.2)."""
         if not pending.is_current:
             self._reject(connection, pending.header, Code.TRANSIENT_NOT_ACCEPTED)
             return
@@ -176,7 +176,7 @@ class Logins:
         self._answers.evict(connection.number, client, EvictionReason.INVALID_CREDENTIALS)
 
     def _pause(self, connection: Connection, header: RequestHeader) -> None:
-        """Have somebody wait who, or whose neighbour, has failed too often."""
+        """Refuse a login for now: its account or its address has failed too often."""
         self._turn.probes.hit("login.paused")
         self._reject(connection, header, Code.TRANSIENT_NOT_ACCEPTED)
 
@@ -212,7 +212,7 @@ class Logins:
             connection.credential = renewed
 
     def on_busy(self, token: int) -> bool:
-        """Tell a client that the keeper of secrets has too much to do; return whether one waits."""
+        """Refuse a login while too many passwords are being hashed; return whether one waits."""
         pending = self._pending.pop(token, None)
         if pending is None:
             return False
@@ -247,7 +247,7 @@ class Logins:
         return self._metadata.is_current and len(self._metadata.state.users) > 0
 
     def _deny(self, connection: Connection, header: RequestHeader, reason: EvictionReason) -> None:
-        """Say no, if this node knows the users of now; else whoever does may say yes (O6.2)."""
+        """Refuse a login if this node knows the current users; else it may try again (O6.2)."""
         if self._is_current:
             outcome = reason.name.lower()
             self.auditor.login(connection, "", outcome, client=header.client)

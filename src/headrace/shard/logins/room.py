@@ -58,11 +58,11 @@ class LoginRoom:
         make_root(self._settings, self._metadata, self._clock)
 
     def on_verified(self, event: PasswordVerified) -> None:
-        """Take what the keeper of secrets found, of a login or of a change of password."""
+        """Take what the credential hasher found, of a login or of a change of password."""
         if not self.logins.on_verified(event):
             self.users.on_credentials(event)
 
     def on_busy(self, event: CredentialsBusy) -> None:
-        """Take that the keeper of secrets has too much to do."""
+        """Take that the credential hasher has too much to do."""
         if not self.logins.on_busy(event.token):
             self.users.on_busy(event.token)

@@ -4,7 +4,7 @@ import hashlib
 
 
 def hash_token(secret: bytes) -> str:
-    """Give the hash by which a token is found: 64 hexadecimal characters.
+    """Return the hash by which a token is found: 64 hexadecimal characters.
 
     A token is drawn at random with 256 bits and more, so a plain hash cannot be guessed back.
     """

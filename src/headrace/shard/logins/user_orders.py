@@ -1,6 +1,6 @@
 """Orders that hold secrets: new users, passwords and tokens. What is ordered holds their hashes.
 
-Hashing waits for the keeper of secrets; the request goes on when the hash is there.
+Hashing waits for the credential hasher; the request goes on when the hash is there.
 
 Flow: route, replicate.
 """
@@ -150,7 +150,7 @@ class UserOrders:
         self._out.append(MintToken(token))
 
     def _wait(self, connection: Connection, header: RequestHeader, go_on: _Continuation) -> int:
-        """Have a request wait for the keeper of secrets; give the token to ask that with."""
+        """Have a request wait for the credential hasher; return the token to ask that with."""
         ticket = self._answers.wait(connection.number, header)
         return self._wait_on(ticket, go_on)
 
@@ -170,7 +170,7 @@ class UserOrders:
             self._answers.refuse_waiting(ticket, error.code)
 
     def on_busy(self, token: int) -> None:
-        """Refuse a request: the keeper of secrets has too much to do."""
+        """Refuse a request: the credential hasher has too much to do."""
         ticket, _ = self._continuations.pop(token, (0, None))
         self._answers.refuse_waiting(ticket, Code.TRANSIENT_NOT_ACCEPTED)
 
@@ -180,7 +180,7 @@ class UserOrders:
             del self._secrets[key]
 
     def token_reply(self, header: RequestHeader, body: bytes) -> bytes:
-        """Give what the maker of a token is told: the secret, once.
+        """Return the reply to the creator of a token: the secret, once.
 
         Whoever asks again after that is told that the token exists: nobody has the secret (51). One
         that was minted for that question is of no use.

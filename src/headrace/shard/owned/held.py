@@ -1,4 +1,4 @@
-"""Says who keeps how much beyond the limits of retention: once, and again when it has doubled.
+"""Reports who keeps how much beyond the limits of retention: once, and again when it has doubled.
 
 One that kept nothing for an hour is named anew. One that is idle is named once, when retention
 stops waiting for it.

@@ -1,4 +1,4 @@
-"""The keeper of secrets, simulated: a hash that anybody could undo, and tokens without chance."""
+"""The credential hasher, simulated: a hash that anybody could undo, and tokens without chance."""
 
 from headrace.base.secret import Secret
 from headrace.ports.credentials import (
@@ -20,7 +20,7 @@ def hash_of(password: bytes) -> str:
 
 
 def answer(effect: SecretEffect) -> SecretEvent:
-    """Give what the keeper of secrets answers."""
+    """Return what the credential hasher answers."""
     match effect:
         case VerifyPassword():
             is_right = effect.password_hash == hash_of(effect.password)
