@@ -1,7 +1,7 @@
-"""Batches: what their header says, and what the kernel's findings mean to the rest of the system.
+"""Batches: their header, and what the kernel's findings mean to the rest of the system.
 
-The kernel alone walks messages. Here its findings become a refusal, when a client sent the batch,
-or damage, when it was ours.
+The kernel alone walks messages. Here its findings become a refusal, if a client sent the batch, or
+damage, if it was stored by us.
 
 Flow: decode, store, reply.
 """
@@ -22,7 +22,7 @@ _HEADER = struct.Struct("<6QI")
 _LENGTH = struct.Struct("<Q")
 _CHAIN = struct.Struct("<QQ")
 
-# What a client is told; every other finding is one of structure.
+# The code for the client; every other finding is one of structure.
 _CODES = {
     Reason.FRAME_CHECKSUM: Code.INVALID_MESSAGE_CHECKSUM,
     Reason.BATCH_CHECKSUM: Code.INVALID_BATCH_CHECKSUM,
@@ -31,7 +31,7 @@ _CODES = {
 
 
 class BatchHeader(msgspec.Struct, frozen=True):
-    """What a batch says of itself; the first three are stamped by the server."""
+    """The header of a batch; the first three fields are stamped by the server."""
 
     partition_id: int
     base_offset: int
@@ -50,7 +50,7 @@ def decode_batch_header(data: Data) -> BatchHeader:
 
 
 def split_batches(data: Data) -> Iterator[memoryview]:
-    """Give the batches that lie back to back in a buffer, each whole, none verified.
+    """Yield the batches that lie back to back in a buffer, each whole, none verified.
 
     Raises:
         DecodeError: A batch is cut, or shorter than its own header.
@@ -76,7 +76,7 @@ def admit_batch(
     base_offset: int,
     base_timestamp: int,
 ) -> int:
-    """Check a producer's batch and stamp it in place; give its new checksum.
+    """Check a producer's batch and stamp it in place; return its new checksum.
 
     Raises:
         RefusedError: The batch is refused as a whole and unchanged.
@@ -88,7 +88,7 @@ def admit_batch(
 
 
 def verify_batch(batch: Data) -> int:
-    """Check a batch that was stamped before; give its checksum.
+    """Check a batch that was stamped before; return its checksum.
 
     Raises:
         CorruptError: It is not what was stamped.
@@ -105,7 +105,7 @@ def chain_batch(chain: int, batch_checksum: int) -> int:
 
 
 def refusal_of(error: BatchError) -> RefusedError:
-    """Give what a client is told when the kernel refuses its batch."""
+    """Return the refusal for a client whose batch the kernel refuses."""
     code = _CODES.get(error.reason, Code.INVALID_COMMAND)
     if error.reason == Reason.PAYLOAD_LENGTH:
         code = (

@@ -1,6 +1,6 @@
-"""The words that bodies are written in: numbers, names, lists, records.
+"""The elements of bodies: numbers, names, lists, records.
 
-A codec reads a value from a `Reader` and writes it to a bytearray; records are put together from
+A codec reads a value from a `Reader` and writes it to a bytearray; records are composed of the
 codecs of their fields, so each body is declared once and works in both directions.
 
 Flow:       decode, reply.
@@ -171,7 +171,7 @@ class ShortBytes:
 
 
 class SecretBytes(ShortBytes):
-    """Bytes behind a length of one byte that no `repr` of what holds them shows."""
+    """Bytes behind a length of one byte, hidden from every `repr`."""
 
     def read(self, reader: Reader) -> Secret:
         return Secret(super().read(reader))
@@ -250,7 +250,7 @@ class Counted(Generic[T]):
 
 
 class Optional(Generic[T]):
-    """A value behind a byte that says whether it is there."""
+    """A value behind a byte that says whether it is present."""
 
     def __init__(self, item: Codec[T]) -> None:
         self._item = item
@@ -379,7 +379,7 @@ F32 = _Float32()
 FLAG = _Flag()
 NOTHING = _Nothing()
 NAME_BYTES = ShortBytes(bytes_min=1)
-SECRET = SecretBytes(bytes_min=0)  # a password's own bounds are the server's business
+SECRET = SecretBytes(bytes_min=0)  # the server checks the bounds of a password
 NAME = _Name()
 TEXT = _Text()
 REST = _Rest()

@@ -8,7 +8,7 @@ from enum import IntEnum
 
 
 class Code(IntEnum):
-    """What a refusal says on the wire."""
+    """The code of a refusal on the wire."""
 
     # General, transport, client side.
     ERROR = 1
@@ -276,7 +276,7 @@ class Code(IntEnum):
 
     @classmethod
     def read(cls, number: int) -> "Code":
-        """Give the code for a number from the wire; an unknown one reads as the generic error."""
+        """Return the code of a number from the wire; an unknown one reads as the generic error."""
         return _BY_NUMBER.get(number, cls.ERROR)
 
 

@@ -35,7 +35,7 @@ class EvictionReason(IntEnum):
 
 _REASONS = {int(reason): reason for reason in EvictionReason}
 
-# What a client makes of a reason; the rest, unknown ones included, asks it to log in again.
+# The code of a reason on a client; for all others, unknown ones included, it logs in again.
 _CODES = {
     EvictionReason.RESERVED: Code.INVALID_COMMAND,
     EvictionReason.CLIENT_RELEASE_TOO_LOW: Code.INVALID_COMMAND,
@@ -52,7 +52,7 @@ _CODES = {
 
 
 class EvictedError(Exception):
-    """A session ends: a server answers with an eviction, a client was answered with one."""
+    """A session ends: a server sends an eviction, a client received one."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ EVICTION = Layout(
 
 
 def encode_eviction(reason: EvictionReason, client: int) -> bytes:
-    """Give the frame that ends a client's session."""
+    """Return the frame that ends a client's session."""
     assert client != 0
     is_version = reason == EvictionReason.INCOMPATIBLE_PROTOCOL
     return EVICTION.encode(
@@ -111,7 +111,7 @@ def encode_eviction(reason: EvictionReason, client: int) -> bytes:
 
 
 def decode_eviction(frame: bytes | bytearray | memoryview) -> EvictedError:
-    """Give what an eviction frame says; a reason we do not know asks for a new login.
+    """Return the error of an eviction frame; an unknown reason asks for a new login.
 
     Raises:
         RemoteError: The frame breaks the rules of evictions.

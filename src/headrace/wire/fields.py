@@ -1,6 +1,6 @@
 """Typed values, as options and user headers carry them: a kind, a length, the bytes.
 
-Invariants: a kind we do not know is carried through unchanged; kind 0 and empty values are refused.
+Invariants: an unknown kind is passed on unchanged; kind 0 and empty values are refused.
 """
 
 import struct
@@ -67,7 +67,7 @@ class Field(msgspec.Struct, frozen=True, order=True):
 
     @property
     def value(self) -> FieldValue:
-        """The value as Python knows it; bytes for raw and for kinds we do not know.
+        """The value as a Python object; bytes for raw and for unknown kinds.
 
         Raises:
             DecodeError: The bytes do not fit the kind.
@@ -101,7 +101,7 @@ _KNOWN = {int(kind): kind for kind in FieldKind}
 
 
 def make_field(value: FieldValue, kind: FieldKind | None = None) -> Field:
-    """Give the field of a Python value.
+    """Return the field of a Python value.
 
     Without a kind, numbers take the smallest that holds them, as the released SDK does: unsigned
     if not negative, 32 bits for a float that fits them exactly.
@@ -206,7 +206,7 @@ def decode_user_headers(data: bytes | bytearray | memoryview) -> UserHeaders:
 
 
 def encode_user_headers(headers: Iterable[tuple[Field, Field]]) -> bytes:
-    """Write the headers of one message, in the order given."""
+    """Write the headers of one message, in their order."""
     out = bytearray()
     for key, value in headers:
         FIELD.write(out, key)

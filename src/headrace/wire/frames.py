@@ -14,7 +14,7 @@ from headrace.wire.layout import SIZE, SIZE_END
 
 
 class FrameCutter:
-    """Takes the bytes of one connection in any pieces, gives its frames.
+    """Takes the bytes of one connection in any pieces, and yields its frames.
 
     A frame that lies whole in one piece is a view of that piece: the caller keeps the piece
     unchanged as long as it uses the frame.
@@ -31,9 +31,9 @@ class FrameCutter:
         return len(self._started)
 
     def feed(self, piece: Data) -> Iterator[memoryview]:
-        """Take the next bytes of the stream; give the frames that they complete, in order.
+        """Take the next bytes of the stream; yield the frames that they complete, in order.
 
-        The iterator must be used up before the next call.
+        The iterator must be exhausted before the next call.
 
         Raises:
             RemoteError: A frame declares a size outside the limits; the stream is then lost.
@@ -55,7 +55,7 @@ class FrameCutter:
         self._started += view[position:]
 
     def _finish(self, view: memoryview) -> int:
-        """Complete the unfinished frame as far as the piece goes; return how much that took."""
+        """Complete the unfinished frame from the piece; return how many bytes that took."""
         position = 0
         if len(self._started) < SIZE_END:
             position = SIZE_END - len(self._started)
@@ -76,7 +76,7 @@ class FrameCutter:
 
 
 def read_size(data: Data, frame_bytes_max: int) -> int:
-    """Give the size that a frame declares in its first 52 bytes.
+    """Return the size that a frame declares in its first 52 bytes.
 
     Raises:
         RemoteError: The size is below that of a header, or over the limit.

@@ -1,4 +1,4 @@
-"""How requests name things: identifiers, consumers, partitionings, polling strategies."""
+"""The names in requests: identifiers, consumers, partitionings, polling strategies."""
 
 from typing import TypeAlias
 
@@ -44,7 +44,7 @@ IDENTIFIER = _IdentifierCodec()
 
 
 class Consumer(msgspec.Struct, frozen=True):
-    """Who polls or stores an offset: a consumer by itself, or a group."""
+    """The one that polls or stores an offset: a single consumer, or a group."""
 
     kind: ConsumerKind
     id: Identifier
@@ -54,7 +54,7 @@ CONSUMER = Record(Consumer, kind=Enumerated(U8, ConsumerKind), id=IDENTIFIER)
 
 
 class Balanced(msgspec.Struct, frozen=True):
-    """The server deals batches out to the topic's partitions in turn."""
+    """The server distributes batches over the topic's partitions in turn."""
 
 
 class ToPartition(msgspec.Struct, frozen=True):
@@ -170,7 +170,7 @@ STRATEGY = _StrategyCodec()
 
 
 class _OptionalPartition:
-    """A flag and four bytes that are always there, zero when no partition is named."""
+    """A flag and four bytes that are always present, zero when no partition is named."""
 
     def read(self, reader: Reader) -> int | None:
         present = FLAG.read(reader)

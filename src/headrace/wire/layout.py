@@ -50,7 +50,7 @@ _COMMON: dict[str, Place] = {
     "life": (62, 8),
     "origin": (70, 8),
 }
-_KIND: Place = (60, 1)  # no field of a header: the layout says it
+_KIND: Place = (60, 1)  # no field of a header: each layout has one
 
 
 def _span(place: Place) -> Span:
@@ -73,7 +73,7 @@ H = TypeVar("H", bound=Header)
 
 
 class Layout(Generic[H]):
-    """Where the fields of one kind of header lie.
+    """The places of the fields of one kind of header.
 
     A field is an unsigned number of 1, 2, 4, 8 or 16 bytes, or raw bytes of another length.
     """

@@ -79,11 +79,11 @@ class Operation(IntEnum):
     AUTO_COMMIT_OFFSET = 225  # a poll stores what it served; never moves backwards
     PURGE_PARTITION = 226  # begins a new history at offset 0
     RETAIN = 227  # drops sealed segments that are too old or too many
-    LOST_RANGE = 228  # offsets that a power cut may have taken, and that are never given again
+    LOST_RANGE = 228  # offsets that a power failure may have lost: never assigned again
     FORGET_GROUP_OFFSETS = 229  # of a consumer group that was deleted
-    NOTE_TIME = 230  # says by its stamp alone what time it is
-    # Ours, and a client's to ask for.
-    ACCEPT_TIME = 231  # from now on what the clock says is the time
+    NOTE_TIME = 230  # carries the time in its stamp alone
+    # Ours, and open to clients.
+    ACCEPT_TIME = 231  # the time of the clock holds from now on
 
 
 # Operations and command codes of our own lie in these ranges (O8).
@@ -99,7 +99,7 @@ _OWN_OF_CLIENTS = (Operation.ACCEPT_TIME,)
 
 
 def find_operation(number: int) -> Operation | None:
-    """Give the operation of a number from the wire, or nothing if no such one exists."""
+    """Return the operation of a number from the wire, or nothing if there is none."""
     return _OPERATIONS.get(number)
 
 
@@ -109,7 +109,7 @@ def is_internal(operation: Operation) -> bool:
 
 
 def is_unavailable(number: int) -> bool:
-    """Whether a number is one of ours, and none that this server takes from a client (O8)."""
+    """Whether a number is one of ours that this server does not accept from a client (O8)."""
     return number in OWN_OPERATIONS and number not in _OWN_OF_CLIENTS
 
 
@@ -121,7 +121,7 @@ def is_metadata(operation: Operation) -> bool:
 
 
 def is_partition(operation: Operation) -> bool:
-    """Whether a partition's own group orders it; segments are its own, whatever their number."""
+    """Whether a partition's own group orders it; DeleteSegments is one, despite its number."""
     return operation in _PARTITION or operation == Operation.DELETE_SEGMENTS
 
 
@@ -168,14 +168,14 @@ class Transport(IntEnum):
 
 
 class Role(IntEnum):
-    """What a node is in its cluster."""
+    """The role of a node in its cluster."""
 
     LEADER = 0
     FOLLOWER = 1
 
 
 class NodeStatus(IntEnum):
-    """How a node is."""
+    """The status of a node."""
 
     HEALTHY = 0
     STARTING = 1
@@ -231,7 +231,7 @@ class Acknowledgement(IntEnum):
 
 
 class RegisterOutcome(IntEnum):
-    """What a primary made of a login that a backup forwarded."""
+    """The outcome of a login that a backup forwarded."""
 
     OK = 0
     NOT_PRIMARY = 1
@@ -243,7 +243,7 @@ class RegisterOutcome(IntEnum):
 
 
 class LogoutOutcome(IntEnum):
-    """What a primary made of a logout that a backup forwarded."""
+    """The outcome of a logout that a backup forwarded."""
 
     OK = 0
     NOT_PRIMARY = 1

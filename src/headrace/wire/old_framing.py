@@ -1,4 +1,4 @@
-"""Tells a peer of an older protocol by its first bytes: a length and a code, and no header.
+"""Recognises a peer of an older protocol by its first bytes: a length and a code, no header.
 
 ```
 older:  | length u32 | code u32 | body, length - 4 bytes |
@@ -6,7 +6,7 @@ ours:   | checksum, 0 | ... a header of 256 bytes         |
 ```
 
 Clients before protocol 0.11 (the Java SDK up to 0.8.0 among them) wait for an answer that never
-comes, because the size of their frame is looked for where they have sent nothing yet.
+comes, because the size of their frame is expected behind the bytes that they have sent.
 
 Flow: decode.
 """

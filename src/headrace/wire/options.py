@@ -1,4 +1,4 @@
-"""Options blocks: what a request asks of a topic beyond its name, and what the server made of it.
+"""Options blocks: the options of a topic in a request, and the resolved ones in a reply.
 
 Invariants: keys are text and unique; a block stays within its bounds in bytes and pairs.
 """
@@ -24,7 +24,7 @@ Options: TypeAlias = tuple[Option, ...]
 
 
 def make_options(values: dict[str, FieldValue | Field]) -> Options:
-    """Give an options block, its keys in ascending order as the released SDK sends them."""
+    """Return an options block, its keys in ascending order as the released SDK sends them."""
     return tuple(
         Option(key, value if isinstance(value, Field) else make_field(value))
         for key, value in sorted(values.items())

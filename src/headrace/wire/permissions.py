@@ -1,4 +1,4 @@
-"""What a user may do: globally, per stream, per topic.
+"""The permissions of a user: globally, per stream, per topic.
 
 Invariants: ids are unique; a value holds them in ascending order, whatever order they came in.
 """
@@ -16,7 +16,7 @@ _T = TypeVar("_T")
 
 
 class GlobalPermissions(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds for every stream and for the servers."""
+    """Permissions on every stream and on the servers."""
 
     manage_servers: bool = False
     read_servers: bool = False
@@ -31,7 +31,7 @@ class GlobalPermissions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TopicPermissions(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds for one topic."""
+    """Permissions on one topic."""
 
     topic_id: int
     manage_topic: bool = False
@@ -41,7 +41,7 @@ class TopicPermissions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StreamPermissions(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds for one stream and, more narrowly, for topics of it."""
+    """Permissions on one stream and, more narrowly, on topics of it."""
 
     stream_id: int
     manage_stream: bool = False
@@ -54,7 +54,7 @@ class StreamPermissions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Permissions(msgspec.Struct, frozen=True, kw_only=True):
-    """All that one user may do."""
+    """All permissions of one user."""
 
     everywhere: GlobalPermissions = GlobalPermissions()
     streams: tuple[StreamPermissions, ...] = ()

@@ -1,4 +1,4 @@
-"""Replies: their header, the result section, and the three ways in which an answer comes.
+"""Replies: their header, the result section, and the three forms of an answer.
 
 An answer is an eviction, or a status in the reply's header, or, for operations that are ordered by
 consensus, a result section that leads the body.
@@ -57,10 +57,10 @@ def encode_reply(
     commit: int = 0,
     status: int = 0,
 ) -> bytes:
-    """Give the reply to a request: header and body.
+    """Return the reply to a request: header and body.
 
-    `operation` is the one really committed where that differs from the one asked for. A body
-    goes with status 0 only.
+    `operation` is the committed one if it differs from the requested one. Only status 0 has a
+    body.
     """
     assert status == 0 or not body
     reply = ReplyHeader(
@@ -96,7 +96,7 @@ _COMMITTED = REPLY.struct(
 
 
 def encode_committed(prepare: PrepareHeader, payload: bytes) -> bytes:
-    """Give the reply to a request whose op is committed: the same on every replica (VS-28).
+    """Return the reply to a request whose op is committed: the same on every replica (VS-28).
 
     The same bytes as `REPLY` writes, in one call: there is one for every request.
     """
@@ -121,14 +121,14 @@ _COMMIT = REPLY.span("commit")
 
 
 def with_commit(frame: bytes, commit: int) -> bytes:
-    """Give a reply with another commit position in its header."""
+    """Return a reply with another commit position in its header."""
     told = bytearray(frame)
     told[_COMMIT] = commit.to_bytes(8, "little")
     return bytes(told)
 
 
 def encode_rejection(code: Code) -> bytes:
-    """Give the body by which a result-framed operation says that it was refused."""
+    """Return the body of a refusal of a result-framed operation."""
     return (1).to_bytes(4, "little") + bytes(4) + int(code).to_bytes(4, "little")
 
 
@@ -136,7 +136,7 @@ _ECHO = REPLY.struct("client", "request")
 
 
 def read_echo(frame: Data) -> tuple[int, int]:
-    """Give the client and the number of the request that a reply answers: part of its header.
+    """Return the client and the number of the request that a reply answers: part of its header.
 
     The same values as `REPLY` reads, in one call: a client asks for them with every answer.
     """
@@ -145,7 +145,7 @@ def read_echo(frame: Data) -> tuple[int, int]:
 
 
 def read_answer(frame: Data) -> memoryview:
-    """Give the payload of the answer to a request.
+    """Return the payload of the answer to a request.
 
     Raises:
         EvictedError: The session ended.
@@ -170,7 +170,7 @@ def read_answer(frame: Data) -> memoryview:
 
 
 def read_result(body: memoryview) -> memoryview:
-    """Give what follows a result section that says success; its first entry decides otherwise."""
+    """Return the bytes after a result section of success; otherwise raise its first error."""
     if len(body) < len(RESULT_OK):
         raise DecodeError(f"result section of {len(body)} bytes")
     if body[:4] == RESULT_OK:
@@ -181,7 +181,7 @@ def read_result(body: memoryview) -> memoryview:
 
 
 def read_rejection(body: Data) -> int:
-    """Return the number of the error in a result section that says a refusal."""
+    """Return the number of the error in the result section of a refusal."""
     return int.from_bytes(body[_REJECTION_CODE], "little")
 
 

@@ -1,4 +1,4 @@
-"""The header of a client's request, and what makes a server refuse it unread.
+"""The header of a client's request, and the checks before its body is read.
 
 Flow:       decode.
 Invariants: what passes `check_request` has a client, an operation a client may send, and a session
@@ -24,7 +24,7 @@ from headrace.wire.numbers import (
 
 
 class RequestHeader(Header, frozen=True):
-    """Fields 128 to 256 of a request; `user_id`, and all from `is_anew` on, are the server's."""
+    """Fields 128 to 256 of a request; the server sets `user_id` and all from `is_anew` on."""
 
     client: int = 0
     request_checksum: int = 0
@@ -35,7 +35,7 @@ class RequestHeader(Header, frozen=True):
     user_id: int = 0
     code: int = 0
     is_anew: int = 0  # new, though its number may be used (O4.2)
-    ticket: int = 0  # of who waits for the answer at its home; 0 where the number alone says that
+    ticket: int = 0  # identifies the waiting connection; 0 if the number alone does
     group: int = 0
 
 
@@ -66,12 +66,12 @@ def encode_request(  # noqa: PLR0913 - the fields of a header
     code: int,
     batch_bytes: int = 0,
 ) -> bytes:
-    """Give the header of a client's request; the frame is that header and the body.
+    """Return the header of a client's request; the frame is that header and the body.
 
-    A send's batch may be handed over apart from the rest of the body: then its size is told here.
+    A send's batch may be apart from the rest of the body: then `batch_bytes` is its size.
 
-    The command code travels only with reads and local actions, and only other than partition
-    operations carry the checksum of their body: that is what the released SDK sends.
+    The command code travels only with reads and local actions, and partition operations
+    carry no checksum of their body: that is what the released SDK sends.
     """
     return REQUEST.encode(
         RequestHeader(
@@ -87,14 +87,14 @@ def encode_request(  # noqa: PLR0913 - the fields of a header
 
 
 def without_marks(header: RequestHeader) -> RequestHeader:
-    """Give a header as a client may have sent it: what only a server says is cleared."""
+    """Return a header as a client may send it: the fields that only a server sets are cleared."""
     if header.is_anew or header.ticket:
         return msgspec.structs.replace(header, is_anew=0, ticket=0)
     return header
 
 
 def check_request(header: RequestHeader) -> Operation:
-    """Give the operation of a request whose header may be acted on.
+    """Return the operation of a request whose header is valid.
 
     Raises:
         RemoteError: No answer could reach this client.

@@ -1,7 +1,7 @@
 """The layout of a segment file: one header block, then wire batches and nothing else.
 
-It lives here so that a Spark executor reads segments without the server. The page
-docs/formats/segment.md says why each field is there.
+It is in `wire` so that a Spark executor reads segments without the server. The page
+docs/formats/segment.md explains each field.
 
 Invariants: the block names what the file holds, so that a right-looking file in the wrong place is
             refused; it names no replica, so that equal segments are equal files everywhere.
@@ -27,7 +27,7 @@ assert METADATA_GROUP >= 1 << 52  # never the namespace of a segment
 
 
 class SegmentHeader(msgspec.Struct, frozen=True, kw_only=True):
-    """Which partition, incarnation and history the batches belong to, and where they begin."""
+    """The partition, incarnation and history of the batches, and their first offset."""
 
     namespace: int
     created_revision: int
@@ -36,19 +36,19 @@ class SegmentHeader(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def segment_name(base_offset: int) -> str:
-    """Give the file name of the segment that begins at an offset."""
+    """Return the file name of the segment that begins at an offset."""
     assert 0 <= base_offset < 1 << 64
     return f"{base_offset:020}.log"
 
 
 def partition_names(namespace: int, created_revision: int) -> tuple[str, ...]:
-    """Give the folder of one incarnation of a partition, name by name."""
+    """Return the folder of one incarnation of a partition, name by name."""
     stream, topic, partition = unpack_namespace(GroupId(namespace))
     return (str(stream), str(topic), f"{partition}-{created_revision}")
 
 
 def encode_segment_header(header: SegmentHeader) -> bytes:
-    """Give the block that begins a segment file."""
+    """Return the block that begins a segment file."""
     assert is_partition_group(header.namespace)
     fields = _FIELDS.pack(
         _MAGIC,

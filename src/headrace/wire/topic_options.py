@@ -1,7 +1,7 @@
 """The options that a topic can have: their kinds, defaults and bounds.
 
 Streams and users have none. A server fills in what a client leaves out; how the classes of
-durability combine with its own minimum is its business, not this table's.
+durability combine with its own minimum is not part of this table.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from headrace.wire.errors import Code, DecodeError, RefusedError
 from headrace.wire.fields import Field, FieldKind, FieldValue, make_field
 from headrace.wire.options import Option
 
-UNLIMITED = (1 << 64) - 1  # an expiry that never comes, a size without bound
+UNLIMITED = (1 << 64) - 1  # no expiry, or no bound of the size
 SERVER_DEFAULT = 0  # the same as leaving the key out, at creation and in an update
 SERVER_DEFAULT_WORD = "server_default"  # the same for options that are words
 
@@ -31,7 +31,7 @@ _Parse: TypeAlias = Callable[[str], FieldValue]
 
 
 class TopicOption(msgspec.Struct, frozen=True, kw_only=True):
-    """One option as its description tells it."""
+    """One option and its description."""
 
     key: str
     kind: FieldKind
@@ -190,10 +190,10 @@ TOPIC_OPTIONS = {
 
 
 def canonical_option(option: Option) -> Option:
-    """Give a topic's option in its canonical kind; a known key may also come as text.
+    """Return a topic's option in its canonical kind; a known key may also come as text.
 
     Raises:
-        RefusedError: The key is not known, or the value is none that it can have.
+        RefusedError: The key is not known, or the value is not allowed.
     """
     known = TOPIC_OPTIONS.get(option.key)
     if known is None:

@@ -1,4 +1,4 @@
-"""The protocol version, and the gate that a login passes before its credentials are looked at."""
+"""The protocol version, and its check, which precedes that of the credentials of a login."""
 
 import msgspec
 
@@ -17,7 +17,7 @@ class Version(msgspec.Struct, frozen=True, order=True):
 
 
 def pack_version(version: Version) -> int:
-    """Give the number that travels."""
+    """Return the number that travels."""
     for part in (version.major, version.minor, version.patch):
         if not 0 <= part <= _PART_MAX:
             raise ValueError(f"version part {part} is not within 0 to {_PART_MAX}")
@@ -25,7 +25,7 @@ def pack_version(version: Version) -> int:
 
 
 def unpack_version(packed: int) -> Version:
-    """Give the version of a number from the wire; the two bits above are ignored."""
+    """Return the version of a number from the wire; the two bits above are ignored."""
     return Version(packed >> 20 & _PART_MAX, packed >> 10 & _PART_MAX, packed & _PART_MAX)
 
 

@@ -1,4 +1,4 @@
-"""Who is connected."""
+"""The connected clients."""
 
 import msgspec
 

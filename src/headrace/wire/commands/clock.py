@@ -8,7 +8,7 @@ from headrace.wire.numbers import Operation
 
 
 class AcceptedTime(msgspec.Struct, frozen=True):
-    """What the node went by, and what it goes by now, in microseconds."""
+    """The time that the node believed, and the one that it believes now, in microseconds."""
 
     before: int
     after: int

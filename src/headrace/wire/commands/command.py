@@ -12,10 +12,10 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Command(Generic[Q, R]):
-    """One thing a client can ask for.
+    """One command of a client.
 
     The code names it everywhere; on the wire it travels only with operation NON_REPLICATED, where
-    the operation alone does not tell.
+    the operation alone does not identify it.
     """
 
     code: int
@@ -25,7 +25,7 @@ class Command(Generic[Q, R]):
     reply: Codec[R]
 
     def encode_request(self, request: Q) -> bytes:
-        """Give the body of a request.
+        """Return the body of a request.
 
         Raises:
             ValueError: A value does not fit its field.
@@ -36,12 +36,12 @@ class Command(Generic[Q, R]):
         """Read the body of a request.
 
         Raises:
-            DecodeError: The body is not one of this command; its code is what to answer.
+            DecodeError: The body is not one of this command; its code is the answer.
         """
         return decode(self.request, body)
 
     def encode_reply(self, reply: R) -> bytes:
-        """Give the payload of a reply, without a result section."""
+        """Return the payload of a reply, without a result section."""
         return encode(self.reply, reply)
 
     def decode_reply(self, payload: Data) -> R:

@@ -1,6 +1,6 @@
 """Consumer groups: the data and the commands.
 
-Who joins, leaves or syncs is the client of the session, not a field of the body.
+The member that joins, leaves or syncs is the client of the session, not a field of the body.
 """
 
 import msgspec
@@ -73,7 +73,7 @@ class DeleteGroup(msgspec.Struct, frozen=True):
 
 
 class JoinGroup(msgspec.Struct, frozen=True):
-    """Makes the client a member; a member joins again without effect."""
+    """Makes the client a member; joining twice has no effect."""
 
     stream: Identifier
     topic: Identifier
@@ -89,7 +89,7 @@ class LeaveGroup(msgspec.Struct, frozen=True):
 
 
 class SyncGroup(msgspec.Struct, frozen=True):
-    """Asks what the client may poll."""
+    """Asks which partitions the client may poll."""
 
     stream: Identifier
     topic: Identifier

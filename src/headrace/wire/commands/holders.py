@@ -1,4 +1,4 @@
-"""Who keeps messages of a topic beyond its limits: a command of our own (O8, O3.4)."""
+"""Consumers that keep messages of a topic beyond its limits: a command of our own (O8, O3.4)."""
 
 import msgspec
 
@@ -11,7 +11,7 @@ HOLDERS_MAX = 1000  # in one reply: those that keep most
 
 
 class GetHolders(msgspec.Struct, frozen=True):
-    """Asks who keeps messages of a topic from retention."""
+    """Asks which consumers keep messages of a topic from retention."""
 
     stream: Identifier
     topic: Identifier

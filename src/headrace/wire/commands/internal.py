@@ -1,6 +1,6 @@
-"""Bodies that only servers write: what a request becomes before it is replicated.
+"""Bodies that only servers write: the form in which a request is replicated.
 
-A body that a client sent gains here what every replica must decide alike: ids, group ids, the
+The body of a client is extended by what every replica must decide alike: ids, group ids, the
 member's client, hashes instead of secrets.
 """
 
@@ -60,7 +60,7 @@ class RemoveGroupMember(msgspec.Struct, frozen=True):
 
 
 class CompleteRevocation(msgspec.Struct, frozen=True):
-    """Hands a partition under revocation over to its target."""
+    """Assigns a partition under revocation to its target."""
 
     stream: Identifier
     topic: Identifier
@@ -94,7 +94,7 @@ class CreateTokenHashed(msgspec.Struct, frozen=True):
 
 
 class OffsetMark(msgspec.Struct, frozen=True):
-    """Who consumed up to an offset: names are resolved, a group is its number."""
+    """The stored offset of a consumer: names are resolved, a group is its number."""
 
     kind: ConsumerKind
     id: int
@@ -102,7 +102,7 @@ class OffsetMark(msgspec.Struct, frozen=True):
 
 
 class OffsetKey(msgspec.Struct, frozen=True):
-    """Whose stored offset is deleted."""
+    """The consumer whose stored offset is deleted."""
 
     kind: ConsumerKind
     id: int
@@ -124,8 +124,8 @@ class Retain(msgspec.Struct, frozen=True):
     """Drops sealed segments whose newest stamp is at or before a time, or beyond so many bytes.
 
     The time is the primary's, less the topic's expiry; 0 means that there is no such limit.
-    Segments that hold messages from `keep_from` on stay: a consumer needs them. Without it nobody
-    does, as in all ops of versions that did not know it.
+    Segments that hold messages from `keep_from` on stay: a consumer needs them. Without it no
+    consumer does, as in all ops of versions that did not have it.
     """
 
     stamp_max: int
@@ -134,21 +134,21 @@ class Retain(msgspec.Struct, frozen=True):
 
 
 class LostRange(msgspec.Struct, frozen=True):
-    """Offsets from the first up to, not including, the second were maybe given out and are lost."""
+    """Offsets from `first` up to, not including, `end` may have been assigned and are lost."""
 
     first: int
     end: int
 
 
 class AcceptTime(msgspec.Struct, frozen=True):
-    """What the primary went by, and what its clock says: the time from now on."""
+    """The time that the primary believed, and the time of its clock, which holds from now on."""
 
     before: int
     clock: int
 
 
 class ForgetGroupOffsets(msgspec.Struct, frozen=True):
-    """Removes the offsets of consumer groups that are gone."""
+    """Removes the offsets of deleted consumer groups."""
 
     group_ids: tuple[int, ...]
 

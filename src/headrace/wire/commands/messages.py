@@ -30,7 +30,7 @@ from headrace.wire.identifiers import (
 )
 from headrace.wire.numbers import Acknowledgement, Operation
 
-# The partition id of an empty poll that tells a group's member to sync its assignment first.
+# The partition id of an empty poll after which a group's member must sync its assignment.
 RESYNC_PARTITION = 0xFFFF_FFFF
 
 
@@ -45,7 +45,7 @@ class SendMessages(msgspec.Struct, frozen=True):
 
 
 class Confirmation(msgspec.Struct, frozen=True):
-    """Where a batch landed: the offset of its first message."""
+    """The position of a batch: the offset of its first message."""
 
     stream_id: int
     topic_id: int
@@ -103,7 +103,7 @@ class StoreOffset(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeleteOffset(msgspec.Struct, frozen=True, kw_only=True):
-    """Forgets the offset stored."""
+    """Deletes the stored offset."""
 
     consumer: Consumer
     stream: Identifier
@@ -151,7 +151,7 @@ class _SendMessagesCodec:
 def encode_routing(
     stream: Identifier, topic: Identifier, partitioning: Partitioning, *, messages_count: int
 ) -> bytes:
-    """Give what stands before the batch in a send, so that the batch need not be copied."""
+    """Return the bytes before the batch in a send, so that the batch need not be copied."""
     out = bytearray(4)
     _ROUTING.write(out, _Routing(stream, topic, partitioning, messages_count))
     out[:4] = (len(out) - 4).to_bytes(4, "little")

@@ -1,10 +1,10 @@
-"""Who may do what: one table of every command, the kind of thing it is about, what suffices.
+"""The permissions of every command in one table: the kind of its object, and what suffices.
 
-A server decides by it, and a client says by it what a refused command would have needed. A command
-without a row is denied to everybody. The root user may do all that has a row; a user who is gone
-or inactive may do only what needs no login. The rows follow the protocol's inheritance: whoever
-manages may read, whoever may on a stream may on its topics, whoever reads a topic may poll it,
-whoever manages it may send to it.
+A server decides by it, and a client explains by it what a refused command would have needed. A
+command without a row is denied to everybody. The root user has every permission in the table; a
+deleted or inactive user may do only what needs no login. The rows follow the protocol's
+inheritance: managing includes reading, a permission on a stream holds for its topics, reading a
+topic includes polling it, managing a topic includes sending to it.
 """
 
 from enum import Enum
@@ -29,7 +29,7 @@ from headrace.wire.commands import (
 
 
 class Resource(Enum):
-    """What a command is about, and so at which levels a permission for it can be given."""
+    """The object of a command, which decides the levels of its permissions."""
 
     OPEN = "needs no login"
     OWN = "any user, about itself"
@@ -40,7 +40,7 @@ class Resource(Enum):
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """Flags of which any one suffices, by the level at which they are given."""
+    """Flags of which any one suffices, by level."""
 
     resource: Resource
     everywhere: tuple[str, ...] = ()
@@ -148,7 +148,7 @@ RULES: dict[int, Rule] = {
 
 
 def tell_needed(command: int) -> str:
-    """Give in words what a user needs for a command, level by level."""
+    """Return the permissions that a command needs, as text, level by level."""
     rule = RULES.get(command)
     if rule is None:
         return "what nobody has"

@@ -1,7 +1,7 @@
-"""The segment plan: what a partition holds, and in which files a reader finds its sealed part.
+"""The segment plan: what a partition holds, and the files of its sealed part.
 
 A command of our own (O8, O9.1). A reader that shares a disk with the server reads the files, and
-asks the server for what is not in them yet.
+polls the server for the rest.
 """
 
 import msgspec
@@ -38,7 +38,7 @@ class PlannedSegment(msgspec.Struct, frozen=True, kw_only=True):
     """A sealed segment whose bytes are all in its file.
 
     Its offsets are those from `base_offset` up to, not including, `end_offset`; its stamps lie
-    between the two that are named, both included. `length` counts the header block, behind which
+    between the two named ones, both included. `length` counts the header block, behind which
     the pieces follow each other to the end.
     """
 
@@ -55,7 +55,7 @@ class PlannedSegment(msgspec.Struct, frozen=True, kw_only=True):
         return self.end_offset - self.base_offset
 
     def positions(self) -> tuple[int, ...]:
-        """Give where each piece begins in the file."""
+        """Return where each piece begins in the file."""
         positions = []
         position = SEGMENT_HEADER_BYTES
         for piece in self.pieces:
@@ -74,9 +74,9 @@ class OffsetRange(msgspec.Struct, frozen=True):
 class SegmentPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What a partition holds now: the offsets from `first_offset` up to `next_offset`.
 
-    `lost` offsets between them will never be there (O3.5). Namespace, revision and epoch say which
-    partition, which incarnation and which history this is, as the header of every file does.
-    Without a `folder` the server tells nobody where its files are. `is_more` says that further
+    `lost` offsets between them will never exist (O3.5). Namespace, revision and epoch identify the
+    partition, its incarnation and its history, as the header of every file does. Without a
+    `folder` the server does not disclose where its files are. `is_more` says that further
     segments follow the last one named; ask again from its end.
     """
 
@@ -92,11 +92,11 @@ class SegmentPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sealed_end(self) -> int:
-        """Where the segments named end, and polls begin."""
+        """The offset where the named segments end, and polls begin."""
         return self.segments[-1].end_offset if self.segments else self.first_offset
 
     def path(self, segment: PlannedSegment) -> str:
-        """Give the file of one of its segments, on the host of the server."""
+        """Return the file of one of its segments, on the host of the server."""
         assert self.folder
         return f"{self.folder}/{segment_name(segment.base_offset)}"
 

@@ -31,7 +31,7 @@ LEGACY_LOGIN_CODES = (38, 44)
 
 
 class ClientVersion(msgspec.Struct, frozen=True):
-    """What a client says of itself before its credentials; the gate looks at it first."""
+    """The version of a client, before its credentials; it is checked first."""
 
     protocol_version: int
     sdk_name: str
@@ -54,7 +54,7 @@ class TokenLogin(msgspec.Struct, frozen=True):
 
 
 class Register(msgspec.Struct, frozen=True):
-    """A login as it travels: in which shape is not said, so both readings are given.
+    """A login as it travels: its shape is not transmitted, so it holds both readings.
 
     A body may fit both; a server tries the password first.
     """
@@ -74,7 +74,7 @@ class Registered(msgspec.Struct, frozen=True):
 
 
 class _Context:
-    """Text that may be missing altogether."""
+    """Text that may be absent."""
 
     def read(self, reader: Reader) -> str:
         return TEXT.read(reader) if reader.remaining else ""
@@ -89,7 +89,7 @@ _TOKEN_LOGIN = Record(TokenLogin, token=SecretBytes(bytes_min=1), context=_Conte
 
 
 class _RegisterCodec:
-    """The version, then whatever of the two shapes fits the rest."""
+    """The version, then each of the two shapes that fits the rest."""
 
     def read(self, reader: Reader) -> Register:
         version = _VERSION.read(reader)

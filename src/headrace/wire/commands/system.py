@@ -67,7 +67,7 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     os_version: str
     kernel_version: str
     server_version: str
-    server_semver: int  # major * 1,000,000 + minor * 1,000 + patch; 0 if not told
+    server_semver: int  # major * 1,000,000 + minor * 1,000 + patch; 0 if unknown
     cache_metrics: tuple[CacheMetrics, ...]
     threads_count: int
     free_disk_space: int
@@ -121,7 +121,7 @@ GET_STATS = Command(10, "get stats", Operation.NON_REPLICATED, NOTHING, _STATS)
 
 
 class GetSnapshot(msgspec.Struct, frozen=True):
-    """Asks for an archive of what a node knows about itself."""
+    """Asks for an archive of the state of a node."""
 
     compression: SnapshotCompression
     types: tuple[SnapshotType, ...]

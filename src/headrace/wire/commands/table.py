@@ -26,7 +26,7 @@ from headrace.wire.evictions import EvictedError, EvictionReason
 from headrace.wire.numbers import OWN_CODE_MIN, Operation
 from headrace.wire.requests import RequestHeader, check_request
 
-# In the table each command has bodies of its own type; who takes one out by name has them typed.
+# In the table each command has bodies of its own type; imported by name, a command is typed.
 AnyCommand: TypeAlias = Command[Any, Any]
 
 _ALL: tuple[AnyCommand, ...] = (
@@ -56,7 +56,7 @@ _BY_OPERATION = {
 
 
 def find_command(header: RequestHeader) -> AnyCommand:
-    """Give the command that a request asks for.
+    """Return the command that a request asks for.
 
     Raises:
         RemoteError: No answer could reach this client.

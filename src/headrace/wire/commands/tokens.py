@@ -10,21 +10,21 @@ EXPIRY_NEVER = (1 << 64) - 1  # so does 0
 
 
 class Token(msgspec.Struct, frozen=True):
-    """A token as lists show it; it expires at that time, 0 means never."""
+    """A token as lists show it; an expiry of 0 means never."""
 
     name: str
     expires_at: int
 
 
 class CreateToken(msgspec.Struct, frozen=True):
-    """Mints a token that lives that many microseconds."""
+    """Creates a token with a lifetime in microseconds."""
 
     name: str
     expiry: int
 
 
 class CreatedToken(msgspec.Struct, frozen=True):
-    """The secret itself, told once and stored nowhere."""
+    """The secret itself, sent once and never stored."""
 
     token: str
 

@@ -73,7 +73,7 @@ class GetTopics(msgspec.Struct, frozen=True):
 
 
 class CreateTopic(msgspec.Struct, frozen=True):
-    """Adds a topic with that many partitions, maybe none."""
+    """Adds a topic with a number of partitions, possibly none."""
 
     stream: Identifier
     partitions_count: int
@@ -130,7 +130,7 @@ class DeleteSegments(msgspec.Struct, frozen=True):
 
 
 class FlushUnsavedBuffer(msgspec.Struct, frozen=True):
-    """Asks that what a partition has in memory be written, and synced if `fsync` says so."""
+    """Asks for a partition's memory to be written, and synced if `fsync` is set."""
 
     stream: Identifier
     topic: Identifier
@@ -170,7 +170,7 @@ _COUNTED_TOPICS = Counted(U32, TOPIC)
 
 
 class _TopicsCodec:
-    """Counted, unlike other lists; no byte at all reads as none."""
+    """Counted, unlike other lists; an empty body reads as no topics."""
 
     def read(self, reader: Reader) -> tuple[Topic, ...]:
         return _COUNTED_TOPICS.read(reader) if reader.remaining else ()

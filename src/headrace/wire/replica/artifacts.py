@@ -1,4 +1,4 @@
-"""What a replica is sent when its peers no longer hold its part of the log.
+"""The state that a replica fetches when its peers no longer hold its part of the log.
 
 A manifest names artifacts, each with its kind, how far it reaches, its length and its checksum; the
 client table is one of them.
@@ -23,7 +23,7 @@ _CHECKSUM_BYTES = 8
 
 
 class ArtifactKind(IntEnum):
-    """What an artifact holds."""
+    """The content of an artifact."""
 
     METADATA_SNAPSHOT = 0
     CLIENT_TABLE = 1
@@ -41,7 +41,7 @@ class Artifact(msgspec.Struct, frozen=True):
 
 
 class ClientEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """What the client table knows of one client; replies are whole frames, oldest first."""
+    """The entry of one client in the client table; replies are whole frames, oldest first."""
 
     client: int
     epoch: int
@@ -68,7 +68,7 @@ def encode_manifest(artifacts: tuple[Artifact, ...]) -> bytes:
 
 
 def decode_manifest(data: Data) -> tuple[Artifact, ...]:
-    """Read a manifest; entries may be longer than ours, what we do not know is skipped.
+    """Read a manifest; entries may be longer than ours, their unknown rest is skipped.
 
     Raises:
         CorruptError: It is damaged, or not a manifest.
@@ -89,9 +89,9 @@ def decode_manifest(data: Data) -> tuple[Artifact, ...]:
 
 
 def artifact_checksum(kind: int, data: Data) -> int:
-    """Give the checksum by which an artifact is named.
+    """Return the checksum that identifies an artifact.
 
-    That of a run of batches is the chain of their checksums, which a machine keeps batch by batch.
+    For a run of batches it is the chain of their checksums, which a machine extends batch by batch.
 
     Raises:
         CorruptError: A run of batches is cut.
@@ -167,7 +167,7 @@ def _with_checksum(out: bytearray) -> bytes:
 
 
 def _checked(data: Data, magic: bytes) -> Reader:
-    """Give a reader of what lies between magic and checksum."""
+    """Return a reader of the bytes between magic and checksum."""
     view = memoryview(data)
     covered = view[:-_CHECKSUM_BYTES]
     if len(view) < len(magic) + _CHECKSUM_BYTES or covered[: len(magic)] != magic:

@@ -23,7 +23,7 @@ from headrace.wire.replica.seals import is_body, is_sealed
 from headrace.wire.replica.transfers import StateChunkHeader, StateTransferTargetHeader
 from headrace.wire.replica.views import DoViewChangeHeader, StartViewHeader
 
-_BLANK = bytes(HEADER_BYTES)  # of an op whose header is not known
+_BLANK = bytes(HEADER_BYTES)  # for an op whose header is not known
 
 
 def decode_replica(frame: Data) -> tuple[FrameKind, ReplicaHeader]:
@@ -83,7 +83,7 @@ def encode_suffix(headers: Iterable[bytes | None]) -> bytes:
 
 
 def _body_rules(kind: FrameKind, header: ReplicaHeader, body: Data) -> Iterator[tuple[str, bool]]:
-    """Give what must hold of a body, in words, and whether it does.
+    """Yield what must hold of a body, in words, and whether it does.
 
     Raises:
         RemoteError: It is none of its kind.

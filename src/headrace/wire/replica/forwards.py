@@ -1,4 +1,4 @@
-"""Headers by which a backup has the primary propose a login or a logout.
+"""Headers by which a backup forwards a login or a logout to the primary.
 
 Nobody sends them yet: they come with the links between nodes.
 """
@@ -16,7 +16,7 @@ class ForwardRegisterHeader(Header, frozen=True):
 
 
 class ForwardRegisterResultHeader(Header, frozen=True):
-    """What became of a forwarded login."""
+    """The outcome of a forwarded login."""
 
     nonce: int = 0
     client: int = 0
@@ -35,7 +35,7 @@ class ForwardLogoutHeader(Header, frozen=True):
 
 
 class ForwardLogoutResultHeader(Header, frozen=True):
-    """What became of a forwarded logout."""
+    """The outcome of a forwarded logout."""
 
     nonce: int = 0
     client: int = 0

@@ -1,4 +1,4 @@
-"""How two replicas find out that they belong together before the first frame counts.
+"""The handshake by which two replicas authenticate each other before the first frame.
 
     dialer                                   acceptor
       ReplicaHello      cluster, id, nonce  →
@@ -28,7 +28,7 @@ _MAC_TAG = b"headrace replica-auth v1"
 
 
 class HandshakeStatus(IntEnum):
-    """What the acceptor says; the last two are only logged, never sent."""
+    """The answer of the acceptor; the last two are only logged, never sent."""
 
     OK = 0
     UNKNOWN_COMMAND = 1
@@ -63,7 +63,7 @@ FINISH = _layout(FrameKind.REPLICA_FINISH)
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):
-    """What both ends of one connection know, and what a mac binds."""
+    """The facts of one connection that both ends know and that a mac covers."""
 
     cluster: int
     dialer: int
@@ -74,7 +74,7 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def derive_key(secret: bytes) -> bytes:
-    """Give the key of all macs from the secret that the cluster shares.
+    """Return the key of all macs, derived from the secret that the cluster shares.
 
     Raises:
         ValueError: The secret is too short.
@@ -87,7 +87,7 @@ def derive_key(secret: bytes) -> bytes:
 
 
 def make_mac(key: bytes, link: Link, *, by_dialer: bool) -> bytes:
-    """Give the proof that one end knows the secret, for this connection and direction only."""
+    """Return the proof that one end knows the secret, for this connection and direction only."""
     assert len(link.dialer_nonce) == len(link.acceptor_nonce) == NONCE_BYTES
     message = b"".join(
         (
@@ -105,5 +105,5 @@ def make_mac(key: bytes, link: Link, *, by_dialer: bool) -> bytes:
 
 
 def cluster_id(name: str) -> int:
-    """Give the number by which frames name the cluster."""
+    """Return the number that identifies the cluster in frames."""
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=16).digest(), "little")

@@ -1,4 +1,4 @@
-"""The heartbeat of a node, and what it says of the groups that the node leads."""
+"""The heartbeat of a node, and its entries for the groups that the node leads."""
 
 import struct
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from headrace.wire.numbers import FrameKind
 class NodeHeartbeatHeader(Header, frozen=True):
     """One node is alive, for all its groups (O1.4); its body lists the groups that changed.
 
-    A group is listed until the other node has acknowledged the number of a frame that told it.
+    A group is listed until the other node has acknowledged a frame that listed it.
     """
 
     number: int = 0
@@ -37,9 +37,9 @@ NODE_HEARTBEAT = Layout(
 
 
 class GroupBeat(msgspec.Struct, frozen=True):
-    """What a heartbeat says of one group that its node leads, or declines to lead (VS-14a).
+    """The entry of a heartbeat for one group that its node leads, or declines to lead (VS-14a).
 
-    Who leads may ask the other node to stay in the view; a promise is the answer (O6.2).
+    A primary may ask the other node to stay in the view; a promise is the answer (O6.2).
     """
 
     group: int
@@ -52,7 +52,7 @@ class GroupBeat(msgspec.Struct, frozen=True):
 
     @property
     def flags(self) -> int:
-        """The marks as they travel."""
+        """The flags as they travel."""
         return self.is_declined | self.is_asking << 1 | self.is_promise << 2
 
 
@@ -71,7 +71,7 @@ def decode_beats(body: Data) -> tuple[GroupBeat, ...]:
     """Read the body of a heartbeat.
 
     Raises:
-        RemoteError: The body is cut, or says of a group what no node can say.
+        RemoteError: The body is cut, or an entry is impossible.
     """
     if len(body) % _BEAT.size:
         raise RemoteError(f"heartbeat body of {len(body)} bytes")

@@ -1,4 +1,4 @@
-"""Headers of the ops of a group's log: ordered, acknowledged, fetched by those that miss them."""
+"""Headers of the ops of a group's log: to order, acknowledge and repair them."""
 
 import msgspec
 
@@ -133,9 +133,9 @@ _FROM_VIEW = slice(VIEW.stop, HEADER_BYTES)
 
 
 def seal_prepare(header: PrepareHeader) -> tuple[PrepareHeader, bytes]:
-    """Give a prepare with its checksum, and its bytes.
+    """Return a prepare with its checksum, and its bytes.
 
-    The checksum leaves out itself and the view, as `seals.seal` has it.
+    The checksum excludes itself and the view, as in `seals.seal`.
     """
     covered = _ZERO_CHECKSUM + _IDENTITY.pack(
         header.checksum_body.to_bytes(16, "little"),

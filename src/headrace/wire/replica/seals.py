@@ -1,6 +1,6 @@
 """Checksums of headers between replicas.
 
-A prepare's checksum is its identity: it leaves the view out and takes a repair for the prepare that
+A prepare's checksum is its identity: it excludes the view, and a repair counts as the prepare that
 it repeats, so that a prepare sent again is still the same one. Zero is never a valid checksum.
 """
 
@@ -20,7 +20,7 @@ _IDENTITY_KINDS = (FrameKind.PREPARE, FrameKind.REPAIR_PREPARE)
 
 
 def seal(header: bytes) -> bytes:
-    """Give the header with its checksum set."""
+    """Return the header with its checksum set."""
     assert len(header) == HEADER_BYTES
     return _checksum_of(header).to_bytes(_CHECKSUM_BYTES, "little") + header[_CHECKSUM_BYTES:]
 
@@ -32,7 +32,7 @@ def is_sealed(header: Data) -> bool:
 
 
 def body_checksum(operation: int, body: Data) -> Checksum:
-    """Give what a prepare's header says of its body.
+    """Return the checksum of a body for the header of its prepare.
 
     A batch is covered by its own checksum, which the kernel verifies; so a large body is not
     hashed a second time (O3.1).

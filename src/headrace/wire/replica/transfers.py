@@ -1,4 +1,4 @@
-"""Headers by which a replica fetches the state that its peers no longer hold the log of."""
+"""Headers of a state transfer: it replaces the part of the log that peers no longer hold."""
 
 from headrace.wire.layout import Header, Layout
 from headrace.wire.numbers import FrameKind

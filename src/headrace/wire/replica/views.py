@@ -1,4 +1,4 @@
-"""Headers by which a group agrees on a view, and by which a replica that started asks for it."""
+"""Headers by which a group agrees on a view, and by which a restarted replica asks for it."""
 
 from headrace.wire.layout import Header, Layout
 from headrace.wire.numbers import FrameKind
@@ -40,7 +40,7 @@ class RequestStartViewHeader(Header, frozen=True):
 
 
 class RecoveryReportHeader(Header, frozen=True):
-    """A replica in normal status tells a wiped one how far its group is."""
+    """A replica in normal status reports the commit point of its group to a wiped one."""
 
     group: int = 0
     commit: int = 0
