@@ -6,10 +6,10 @@ from headrace.base.ids import Checksum
 
 
 def xxh3_64(data: bytes | bytearray | memoryview) -> Checksum:
-    """Give the XXH3-64 checksum, seed 0, of frames, bodies, files and records."""
+    """Return the XXH3-64 checksum, seed 0, of frames, bodies, files and records."""
     return Checksum(xxhash.xxh3_64_intdigest(data))
 
 
 def xxh32(data: bytes | bytearray | memoryview) -> int:
-    """Give the XXH32 hash, seed 0, by which keys choose partitions and consumer names offsets."""
+    """Return the XXH32 hash, seed 0, by which keys choose partitions and consumer names offsets."""
     return xxhash.xxh32_intdigest(data)

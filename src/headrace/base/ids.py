@@ -50,7 +50,7 @@ class Namespace(NamedTuple):
 
 
 def pack_namespace(namespace: Namespace) -> GroupId:
-    """Give the group id of a partition.
+    """Return the group id of a partition.
 
     An id out of range is a fault and never masked: masking would alias two partitions onto one
     group, one folder and one permission scope (SH-9).
@@ -77,7 +77,7 @@ def is_group(group: int) -> bool:
 
 
 def unpack_namespace(group: GroupId) -> Namespace:
-    """Give the partition of a group id; the inverse of `pack_namespace`."""
+    """Return the partition of a group id; the inverse of `pack_namespace`."""
     assert is_partition_group(group)
     return Namespace(
         stream=StreamId(group >> _STREAM_SHIFT),

@@ -7,7 +7,7 @@ _ASKED_CHARACTERS_MAX = 200  # a longer one is like nothing known, and comparing
 
 
 def hint_nearest(name: str, known: Iterable[str], prefix: str = "") -> str:
-    """Give a hint at the known name that is most like this one, or nothing if none is.
+    """Return a hint at the most similar known name, or nothing if none is similar.
 
     Names with points are paths of keys: one that has the right last part is near, too. `prefix` is
     what all of them begin with, left out in the comparison.

@@ -55,7 +55,7 @@ class Prng:
         return low + self.below(high - low + 1)
 
     def chance(self, numerator: int, denominator: int) -> bool:
-        """Say yes in `numerator` of `denominator` draws."""
+        """Return true in `numerator` of `denominator` draws."""
         assert 0 <= numerator <= denominator
         return self.below(denominator) < numerator
 
@@ -76,7 +76,7 @@ class Prng:
         return b"".join(self.u64().to_bytes(8, "little") for _ in range(words))[:count]
 
     def fork(self, name: str) -> "Prng":
-        """Give a generator for one purpose, so that draws for another do not disturb it.
+        """Return a generator for one purpose, so that draws for another do not disturb it.
 
         The same name forked twice gives two different generators: the parent moves on.
         """

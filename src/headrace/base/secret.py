@@ -1,4 +1,4 @@
-"""Bytes that nobody is shown: passwords and tokens on their way."""
+"""Bytes that are never shown: passwords and tokens."""
 
 
 class Secret(bytes):

@@ -1,4 +1,4 @@
-"""What the core asks about credentials: hashes that cost, and randomness.
+"""Credentials outside the core: expensive hashes, and randomness.
 
 Hashing a password takes long on purpose and so happens elsewhere, a few at a time; an answer comes
 as an event, in any order. No secret is in a log, a trace or a `repr`.

@@ -2,7 +2,7 @@
 
 A write is done when `Written` names its sequence: the write call has returned, the page cache holds
 it, a killed process loses nothing. It is durable when `Synced` names its sequence or a later one;
-where nobody waits for the first, the second may be the only answer.
+if the first is not awaited, the second may be the only answer.
 An error of a journal write or sync has no event: it ends the node, and restart is the recovery
 (O2.4).
 """

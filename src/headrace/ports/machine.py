@@ -36,7 +36,7 @@ class StoredPiece(msgspec.Struct, frozen=True):
     kind: int
     frontier: int
     length: int
-    checksum: int  # as `wire.replica.artifacts.artifact_checksum` gives it for the bytes
+    checksum: int  # as `wire.replica.artifacts.artifact_checksum` computes it of the bytes
     file: SegmentFile
     position: int
 
@@ -48,7 +48,7 @@ class StateMachine(Protocol):
     """A deterministic machine: equal ops in equal order give equal replies and equal state."""
 
     def prepare(self, header: RequestHeader, body: Buffer, timestamp: int) -> Buffer:
-        """Give the body that is sealed into the log, on the primary, in the order of ops.
+        """Return the body that is sealed into the log, on the primary, in the order of ops.
 
         It may depend on ops that are prepared and not applied yet, never on time or chance.
 
@@ -66,7 +66,7 @@ class StateMachine(Protocol):
         """
 
     def apply(self, header: PrepareHeader, body: Buffer) -> bytes:
-        """Apply one committed op; give the body of its reply, result section included.
+        """Apply one committed op; return the body of its reply, result section included.
 
         Whatever a reply depends on is changed here and nowhere else. A request that cannot be
         granted is a reply that says so.
@@ -77,10 +77,10 @@ class StateMachine(Protocol):
         """
 
     def state_hash(self) -> int:
-        """Give a hash of all that replicas must agree on."""
+        """Return a hash of all that replicas must agree on."""
 
     def export(self) -> tuple[Piece, ...]:
-        """Give the whole state for another replica."""
+        """Return the whole state for another replica."""
 
     def install(self, artifacts: Sequence[Piece]) -> None:
         """Replace the whole state by one that was exported, or by a checkpoint of our own.
@@ -90,7 +90,7 @@ class StateMachine(Protocol):
         """
 
     def checkpoint(self) -> tuple[Artifact, ...]:
-        """Give what the checkpoint must hold so that `install` brings this state back."""
+        """Return what the checkpoint must hold so that `install` restores this state."""
 
 
 class Verdict(IntEnum):
@@ -114,7 +114,7 @@ class RequestTable(Protocol):
     is_lockstep: bool  # whether a client has one request in flight at most
 
     def judge(self, header: RequestHeader, body: Buffer) -> tuple[Verdict, bytes]:
-        """Say what a request is; for a replay, with the whole reply frame."""
+        """Return the verdict on a request; for a replay, with the whole reply frame."""
 
     def record(self, header: PrepareHeader, body: Buffer, reply: bytes) -> None:
         """Keep the reply frame of an applied request."""

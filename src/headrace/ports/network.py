@@ -11,7 +11,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 class SendFrame(msgspec.Struct, frozen=True):
-    """Send a frame to another replica; it may be lost, and nobody says so."""
+    """Send a frame to another replica; it may be lost without notice."""
 
     replica: int
     frame: bytes
@@ -72,7 +72,7 @@ class ConnectionOpened(msgspec.Struct, frozen=True):
 
 
 class ConnectionClosed(msgspec.Struct, frozen=True):
-    """A connection is gone, whoever closed it; its number is not used again."""
+    """A connection is closed, by either side; its number is not used again."""
 
     connection: int
 

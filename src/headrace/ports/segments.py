@@ -126,7 +126,7 @@ class QuarantinePartition(msgspec.Struct, frozen=True):
 
 
 class ListPartitions(msgspec.Struct, frozen=True):
-    """Say of which partitions there are files; answered by `PartitionsListed`."""
+    """List the partitions that have files; answered by `PartitionsListed`."""
 
     token: int
 
