@@ -66,10 +66,9 @@ class ShardRunning:
         return {key: Face(replica) for key, replica in self.replicas().items()}
 
     def components(self) -> Iterator[object]:
-        """Return the parts that may check themselves."""
-        planes = (self.shard.metadata.plane, self.shard.data_plane)
-        yield from (self.shard, *planes, *(plane.store for plane in planes))
-        for plane in planes:
+        """Return the parts that may check themselves; the shard itself is checked every step."""
+        for plane in (self.shard.metadata.plane, self.shard.data_plane):
+            yield plane.store
             for replica in plane.groups.values():
                 yield from (replica, replica.machine)
 
