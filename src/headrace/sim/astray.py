@@ -48,7 +48,7 @@ class Astray:
     def draw_bytes(
         self, name: SegmentFile, images: Images, *, start: int, end: int
     ) -> tuple[int, bytes] | None:
-        """Give a position of a file between two, and other bytes for it, if any are known."""
+        """Return a position of a file between two, and other bytes for it, if any are known."""
         own = images[name]
         spans = [span for span in _batch_spans(own) if start <= span[0] and span[1] <= end]
         if spans and not self.prng.chance(1, 4):
@@ -59,7 +59,7 @@ class Astray:
     def _draw_source(
         self, name: SegmentFile, others: list[tuple[SegmentFile, Image]], *, start: int, own: Image
     ) -> bytes | None:
-        """Give other bytes of the same position, mostly of a file that looks alike."""
+        """Return other bytes of the same position, mostly of a file that looks alike."""
         end = start + len(own)
         known = [
             (other, bytes(image[start:end]))
@@ -72,12 +72,12 @@ class Astray:
         return self.prng.choice(known)[1] if known else None
 
     def draw_old(self, position: int, length: int) -> bytes | None:
-        """Give what a removed file had at a position, if one reached that far."""
+        """Return what a removed file had at a position, if one reached that far."""
         known = [image for image in self.past.values() if len(image) >= position + length]
         return self.prng.choice(known)[position : position + length] if known else None
 
     def draw_victim(self, name: SegmentFile, images: Images, position: int) -> SegmentFile | None:
-        """Give the file that a write goes to instead: one that reaches beyond that position."""
+        """Return the file that a write goes to instead: one that reaches beyond that position."""
         known = [
             other for other, image in images.items() if other != name and len(image) > position
         ]
@@ -87,7 +87,7 @@ class Astray:
         return self.prng.choice(known) if known else None
 
     def draw_pair(self, images: Images) -> tuple[SegmentFile, SegmentFile] | None:
-        """Give two files of one length that hold different batches; the second may be gone."""
+        """Return two files of one length that hold different batches; the second may be gone."""
         pairs = [
             (name, other)
             for name, image in images.items()
@@ -99,7 +99,7 @@ class Astray:
         return self.prng.choice(alike or pairs) if pairs else None
 
     def draw_index(self, name: SegmentFile, indexes: Mapping[SegmentFile, bytes]) -> bytes | None:
-        """Give the index of another file."""
+        """Return the index of another file."""
         known = [
             data for other, data in (*indexes.items(), *self.past_indexes.items()) if other != name
         ]
@@ -116,7 +116,7 @@ def _is_alike(one: SegmentFile, other: SegmentFile) -> bool:
 
 
 def _batch_spans(image: Image) -> Iterator[tuple[int, int]]:
-    """Give where the batches of a file begin and end, as far as they follow each other."""
+    """Return where the batches of a file begin and end, as far as they follow each other."""
     start = SEGMENT_HEADER_BYTES
     while start + BATCH_HEADER_BYTES <= len(image):
         end = start + decode_batch_header(image[start : start + BATCH_HEADER_BYTES]).length

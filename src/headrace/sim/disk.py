@@ -112,7 +112,7 @@ class Disk:
         self._files = {name: File(data) for name, data in sorted(files.items())}
 
     def open(self) -> dict[str, bytes]:
-        """Give what a starting node finds; it is durable from here on."""
+        """Return what a starting node finds; it is durable from here on."""
         for file in self._files.values():
             file.make_durable()
         self._reset()

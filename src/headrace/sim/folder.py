@@ -525,7 +525,7 @@ class Folder:
         return data
 
     def _read_elsewhere(self, name: SegmentFile, position: int, data: bytes) -> bytes:
-        """Give what a read brings: maybe other bytes than are there."""
+        """Return what a read brings: maybe other bytes than are there."""
         end = position + len(data)
         for damage in self.rotten.get(name, ()):
             if damage.start < end and damage.end > position:
@@ -541,7 +541,7 @@ class Folder:
         return data[:at] + other + data[at + len(other) :]
 
     def _write_elsewhere(self, name: SegmentFile, file: _File, position: int, data: bytes) -> bytes:
-        """Let a write change another file; give what then lies where it was meant to."""
+        """Let a write change another file; return what then lies where it was meant to."""
         astray = self._astray
         kept = SEGMENT_HEADER_BYTES if not position and not astray.prng.chance(1, 4) else 0
         at, moved = position + kept, data[kept:]
@@ -562,11 +562,11 @@ class Folder:
     # What checkers see
 
     def names(self) -> list[SegmentFile]:
-        """Give the files that are there."""
+        """Return the files that are there."""
         return list(self._files)
 
     def content(self, name: SegmentFile) -> bytes | None:
-        """Give what a file holds, if it is there."""
+        """Return what a file holds, if it is there."""
         file = self._files.get(name)
         return None if file is None else bytes(file.cached)
 

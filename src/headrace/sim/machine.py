@@ -32,12 +32,12 @@ _KEY = struct.Struct("<QH")  # last offset, bytes of the key
 
 
 def encode_append(key: bytes, value: bytes) -> bytes:
-    """Give the body of a request that appends."""
+    """Return the body of a request that appends."""
     return len(key).to_bytes(2, "little") + key + value
 
 
 class AppendMachine:
-    """See the module."""
+    """An append-only log of keyed records, and a key table."""
 
     def __init__(self, piece_bytes: int = PIECE_BYTES) -> None:
         self._piece_bytes = piece_bytes
@@ -72,11 +72,11 @@ class AppendMachine:
         return RESULT_OK + self._append(bytes(body[2 : 2 + key_bytes]), body[2 + key_bytes :])
 
     def state_hash(self) -> int:
-        """Give the hash of all records and of how the keys moved."""
+        """Return the hash of all records and of how the keys moved."""
         return self._hash
 
     def export(self) -> tuple[Artifact, ...]:
-        """Give all pieces in order, the last one open, and then the key table."""
+        """Return all pieces in order, the last one open, and then the key table."""
         pieces = list(self._sealed)
         if self._tail:
             pieces.append(
@@ -89,7 +89,7 @@ class AppendMachine:
         return tuple(pieces)
 
     def checkpoint(self) -> tuple[Artifact, ...]:
-        """Give the same as `export`."""
+        """Return the same as `export`."""
         return self.export()
 
     def install(self, artifacts: Sequence[Piece]) -> None:

@@ -58,7 +58,7 @@ class Network:
         self._kept: list[Packet] = []
 
     def attach(self, endpoint: int, receiver: Callable[[int, bytes], None]) -> None:
-        """Give an endpoint its receiver: who sent, and what."""
+        """Attach the receiver of an endpoint: it is called with the sender and the frame."""
         self._receivers[endpoint] = receiver
 
     def send(self, source: int, target: int, frame: bytes) -> None:

@@ -1,4 +1,4 @@
-"""What happened: a hash of all of it, and the last of it to read."""
+"""What happened: a hash of all events and effects, and the last ones in words."""
 
 from collections import deque
 from collections.abc import Callable
@@ -63,13 +63,13 @@ class Trace:
         return f"{self._hash.intdigest():016x}"
 
     def last(self, count: int = LAST) -> list[str]:
-        """Give the last lines, ticks left out."""
+        """Return the last lines, ticks left out."""
         told = [entry for entry in self._last if type(entry[2]) is not Ticked]
         return [describe(*entry) for entry in told[-count:]]
 
 
 def describe(now: int, node: int, happened: object) -> str:
-    """Give one line: virtual seconds, node, what."""
+    """Return one line: virtual seconds, node, what."""
     return f"{now / 1e6:10.6f} {node} {_short(happened)}"
 
 

@@ -1,4 +1,4 @@
-"""A machine that tells what it applied, and what was before."""
+"""A machine that reports what it applied, and the state before."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
@@ -11,7 +11,7 @@ from headrace.wire.requests import RequestHeader
 
 
 class Watcher(Protocol):
-    """Who is told."""
+    """The receiver of the reports."""
 
     def stamped(self, timestamp: int) -> None:
         """Take note of the stamp of a request that was prepared."""
@@ -34,41 +34,41 @@ class WatchedMachine:
         self._watcher = watcher
 
     def prepare(self, header: RequestHeader, body: Buffer, timestamp: int) -> Buffer:
-        """Ask the machine, and tell of the stamp."""
+        """Pass it on, and report the stamp."""
         prepared = self._machine.prepare(header, body, timestamp)
         self._watcher.stamped(timestamp)
         return prepared
 
     def foresee(self, ops: Iterable[tuple[PrepareHeader, Buffer]]) -> None:
-        """Tell the machine."""
+        """Pass it on."""
         self._machine.foresee(ops)
 
     def admits(self, header: PrepareHeader, body: Buffer) -> bool:
-        """Ask the machine."""
+        """Pass it on."""
         return self._machine.admits(header, body)
 
     def apply(self, header: PrepareHeader, body: Buffer) -> bytes:
-        """Apply, and tell."""
+        """Apply, and report it."""
         before = self._watcher.before()
         reply = self._machine.apply(header, body)
         self._watcher.applied(header, bytes(body), reply, before)
         return reply
 
     def state_hash(self) -> int:
-        """Ask the machine."""
+        """Pass it on."""
         return self._machine.state_hash()
 
     def export(self) -> tuple[Piece, ...]:
-        """Ask the machine."""
+        """Pass it on."""
         return self._machine.export()
 
     def install(self, artifacts: Sequence[Piece]) -> None:
-        """Install, and tell that ops were skipped."""
+        """Install, and report that ops were skipped."""
         self._machine.install(artifacts)
         self._watcher.installed()
 
     def checkpoint(self) -> tuple[Artifact, ...]:
-        """Ask the machine."""
+        """Pass it on."""
         return self._machine.checkpoint()
 
     def check(self) -> None:

@@ -48,7 +48,7 @@ class _GroupHistory:
         self.floor = -1  # highest acknowledged offset
 
     def state_hash_at(self, op: int) -> int:
-        """Give the state's hash after that op; ops that reach no machine change nothing."""
+        """Return the state's hash after that op; ops that reach no machine change nothing."""
         index = bisect_right(self.order, op)
         return self.applied[self.order[index - 1]].state_hash if index else 0
 
@@ -251,7 +251,7 @@ class Checkers:
     # At the end
 
     def applied_up_to(self, group: int) -> int:
-        """Give the highest op that any node ever applied: less is a loss (H1)."""
+        """Return the highest op that any node ever applied: less is a loss (H1)."""
         order = self._history(group).order
         return order[-1] if order else 0
 

@@ -90,7 +90,7 @@ class Options(RunOptions, frozen=True, kw_only=True):
 
 
 def draw_options(seed: int) -> Options:
-    """Give the options of a seed."""
+    """Return the options of a seed."""
     prng = Prng(seed).fork("swarm")
     replica_count = prng.choice(_REPLICAS)
     group_count = prng.choice((1, 1, 2, 2, 3, 4, 8))

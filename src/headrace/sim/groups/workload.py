@@ -32,7 +32,7 @@ Host = Node[PlaneRunning]
 
 
 class Groups:
-    """See the module; `world.Workload` says what each method is for."""
+    """The workload; `world.Workload` explains each method."""
 
     liveness_requests = 2
 

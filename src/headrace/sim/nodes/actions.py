@@ -125,12 +125,12 @@ class Board:
         self.wall = 0
 
     def names(self) -> list[str]:
-        """Give the names that topics may have."""
+        """Return the names that topics may have."""
         return [f"t{number}" for number in range(self.options.topics)]
 
 
 def make_batch(payloads: list[bytes], *, first_id: int, origin: int) -> bytes:
-    """Give a batch as a producer sends it."""
+    """Return a batch as a producer sends it."""
     count = len(payloads)
     ids = b"".join((first_id + number).to_bytes(16, "little") for number in range(count))
     ends = list(accumulate((len(payload) for payload in payloads), initial=0))
@@ -353,7 +353,7 @@ class Actions:
         return self._prng.below(self._board.topics.get(topic, 1))
 
     def send(self, topic: str) -> Action:
-        """Give a send of messages that nobody else sends."""
+        """Return a send of messages that nobody else sends."""
         prng, options = self._prng, self._board.options
         partition = self._partition(topic)
         to: Partitioning = ToPartition(partition)
@@ -467,7 +467,7 @@ def poll_action(
     codes: tuple[Code, ...],
     audited: tuple[Incarnation, int, int] | None = None,
 ) -> Action:
-    """Give a poll."""
+    """Return a poll."""
     assert isinstance(body.topic, str)
     return _act(
         "poll",

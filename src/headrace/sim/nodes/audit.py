@@ -51,7 +51,7 @@ def compare(core: Sequence[Host], checkers: Checkers) -> None:
 
 
 def why_not_stored(core: Sequence[Host], checkers: Checkers) -> str:
-    """Say which segment is not written yet, or nothing.
+    """Return which segment is not written yet, or nothing.
 
     Raises:
         SimViolationError: A file holds something else than was committed (R3).
@@ -77,7 +77,7 @@ def why_not_stored(core: Sequence[Host], checkers: Checkers) -> str:
 
 
 def reading(core: Sequence[Host], checkers: Checkers, piece_bytes: int) -> list[tuple[Action, int]]:
-    """Give the polls by which a client reads every segment at every node.
+    """Return the polls by which a client reads every segment at every node.
 
     Of a damaged segment every piece that is whole must be found; what others hold may be refused.
     """
@@ -122,7 +122,7 @@ def _pieces(batches: Sequence[Batch], piece_bytes: int) -> list[list[Batch]]:
 
 
 def _poll(history: History, batches: Sequence[Batch], *, is_damaged: bool = False) -> Action:
-    """Give the poll that must find some batches, or, if they are damaged, may be refused."""
+    """Return the poll that must find some batches, or, if they are damaged, may be refused."""
     topic, partition = history.name.split("/")
     first, last = batches[0].base_offset, batches[-1].end_offset - 1
     body = PollMessages(

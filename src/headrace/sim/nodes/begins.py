@@ -67,7 +67,7 @@ def check_begin(history: History, strategy: Strategy, batch: Batch, first: int) 
 
 
 def _passed(history: History, start: int, end: int) -> list[Batch]:
-    """Give the batches with messages between two offsets that are still there."""
+    """Return the batches with messages between two offsets that are still there."""
     assert history.model is not None
     return [
         each

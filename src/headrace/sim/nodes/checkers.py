@@ -59,7 +59,7 @@ class Checkers:
         *,
         is_waiting: bool = True,
     ) -> None:
-        """Say how far clocks are followed, and where the true time is read.
+        """Begin; `tolerance` is how far clocks are followed, `now` reads the true time.
 
         `is_waiting`: retention waits for consumers, however idle they are.
         """
@@ -233,7 +233,7 @@ class Checkers:
         strategy: Strategy | None = None,
         floor: Reign | None = None,
     ) -> tuple[int, int] | None:
-        """Check what a poll served; give the first and the last offset.
+        """Check what a poll served; return the first and the last offset.
 
         `floor` is what the node served when it was asked, if it is known.
         """
@@ -285,7 +285,7 @@ class Checkers:
     def _find_served(
         self, name: str, data: bytes, facts: dict[str, object] | dict[str, str]
     ) -> tuple[History, Batch]:
-        """Give the committed batch that served bytes are of (P3, P6)."""
+        """Return the committed batch that served bytes are of (P3, P6)."""
         offset = span_of(data)[0]
         for history in reversed(self.histories.values()):
             if history.name != name:

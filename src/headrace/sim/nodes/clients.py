@@ -220,7 +220,7 @@ class Client:
         self._try(asked)
 
     def _take_number(self, action: Action) -> int:
-        """Give the number of a change; it is raised, or stays for the next one."""
+        """Return the number of a change; it is raised, or stays for the next one."""
         if not self._is_numbering and not self._sessions:
             self._number += 1
         number = self._number + 1
@@ -267,7 +267,7 @@ class Client:
                 asked.floors[node] = found
 
     def _floor_of(self, asked: Asked, node: int) -> Reign | None:
-        """Give what a node served when it was asked, if it still lives as it did then."""
+        """Return what a node served when it was asked, if it still lives as it did then."""
         known, found = asked.floors.get(node), self._joined.reign_of(node, asked.action.name)
         return known[1] if known and found and known[0] == found[0] else None
 
@@ -594,7 +594,7 @@ class Client:
 
 
 def _route(action: Action) -> str:
-    """Give what decides who can answer: the metadata group, or a partition's."""
+    """Return what decides who can answer: the metadata group, or a partition's."""
     if action.kind in ("send", "store_offset", "delete_offset"):
         return action.name
     return "" if action.kind != "poll" else "any"

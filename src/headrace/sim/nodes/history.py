@@ -43,7 +43,7 @@ Facts = tuple[object, ...]
 
 
 def facts_of(machine: PartitionMachine) -> Facts:
-    """Give what a partition shows of its state."""
+    """Return what a partition shows of its state."""
     return (
         machine.next_offset,
         machine.first_offset,
@@ -57,7 +57,7 @@ def facts_of(machine: PartitionMachine) -> Facts:
 
 
 def facts_wanted(model: PartitionModel) -> Facts:
-    """Give what a partition must show."""
+    """Return what a partition must show."""
     segments = model.segments
     is_new_wanted = not segments or segments[-1].is_sealed
     return (
@@ -200,7 +200,7 @@ class History:
                 )
 
     def find_batches(self, offset: int) -> Iterator[Batch]:
-        """Give the batches that have an offset in some history, the newest first."""
+        """Return the batches that have an offset in some history, the newest first."""
         assert self.model is not None
         for epoch in range(self.model.epoch, -1, -1):
             batch = self.by_offset.get((epoch, offset))

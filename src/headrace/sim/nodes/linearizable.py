@@ -55,7 +55,7 @@ class Call(NamedTuple):
 
 
 def step(before: Value, call: Call) -> tuple[Value, ...]:
-    """Give what may be there after a call; nothing if it cannot have been told that."""
+    """Return what may be there after a call; nothing if it cannot have been told that."""
     effect, value = call.effect, call.value
     after: Value = value
     is_possible = True
@@ -117,7 +117,7 @@ def is_linearizable(calls: Sequence[Call], *, steps_max: int) -> bool:
 
 
 def _next_calls(ordered: Sequence[Call], done: int) -> list[int]:
-    """Give the calls that may be the next: those that began before any other one was over."""
+    """Return the calls that may be the next: those that began before any other one was over."""
     found: list[int] = []
     horizon: int | None = None
     first = (~done & (done + 1)).bit_length() - 1

@@ -95,11 +95,11 @@ class PartitionModel:
         return sum(each.end_offset - each.base_offset for each in self.segments)
 
     def batches(self) -> list[Batch]:
-        """Give all batches that are there, in order."""
+        """Return all batches that are there, in order."""
         return [batch for segment in self.segments for batch in segment.batches]
 
     def files(self) -> dict[SegmentFile, bytes]:
-        """Give what each file holds after its header block."""
+        """Return what each file holds after its header block."""
         return {
             SegmentFile(
                 self.target.group, self.target.created_revision, self.epoch, segment.base_offset
@@ -110,7 +110,7 @@ class PartitionModel:
     # Ops.
 
     def apply(self, header: PrepareHeader, body: bytes, reply: bytes) -> Batch | None:
-        """Change by one op; give the batch that it brought.
+        """Change by one op; return the batch that it brought.
 
         Raises:
             SimViolationError: The op, or its answer, is against a promise.
@@ -198,7 +198,7 @@ class PartitionModel:
         self._drop(sum(segment.end_offset - 1 <= last for segment in sealed))
 
     def older_than(self, stamp_max: int) -> Iterator[Batch]:
-        """Give the newest batch of each sealed segment that is of a time, or older."""
+        """Return the newest batch of each sealed segment that is of a time, or older."""
         for segment in self.segments:
             if segment.is_sealed and segment.batches[-1].stamp <= stamp_max:
                 yield segment.batches[-1]
@@ -263,7 +263,7 @@ class PartitionModel:
 
 
 def span_of(served: bytes | memoryview) -> tuple[int, int]:
-    """Give the first offset of a verified batch, maybe a cut one, and the next after its last."""
+    """Return the first offset of a verified batch, maybe a cut one, and the next after its last."""
     header = decode_batch_header(served)
     at = BATCH_HEADER_BYTES + OFFSET_DELTA_AT
     first = header.base_offset + int.from_bytes(served[at : at + 4], "little")

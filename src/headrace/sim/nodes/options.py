@@ -109,7 +109,7 @@ class NodeOptions(RunOptions, frozen=True, kw_only=True):
 
 
 def draw_node_options(seed: int) -> NodeOptions:
-    """Give the options of a seed."""
+    """Return the options of a seed."""
     prng = Prng(seed).fork("nodes")
     replica_count = prng.choice(_REPLICAS)
     atlas = draw_atlas(prng, replica_count)

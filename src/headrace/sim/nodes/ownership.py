@@ -73,13 +73,13 @@ class Ownership:
         return len(judged)
 
     def _known_before(self, served: _Served) -> int:
-        """Give the newest assignment that a client had been told of when a poll began."""
+        """Return the newest assignment that a client had been told of when a poll began."""
         told = max((op for moment, op in self._confirmed if moment < served.invoked), default=0)
         assignments = self._assignments.get(served.topic, [])
         return sum(each.op <= told for each in assignments) - 1
 
     def _find(self, served: _Served, first: int) -> int:
-        """Give the first assignment, from one on, by which a poll was right."""
+        """Return the first assignment, from one on, by which a poll was right."""
         assignments = self._assignments.get(served.topic, [])
         for number in range(max(first, 0), len(assignments)):
             one = assignments[number]

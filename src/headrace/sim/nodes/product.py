@@ -24,7 +24,7 @@ class Product:
         self._root = root
 
     def format(self, node: int, incarnation: int) -> list[dict[str, bytes]]:
-        """Give the files of the two stores of a new node."""
+        """Return the files of the two stores of a new node."""
         return [
             storage.format_store(self._store_config(node, store, 1), incarnation)
             for store in STORES
@@ -43,7 +43,7 @@ class Product:
     def start(
         self, node: int, seeds: tuple[int, int], opened: list[storage.Opened], watch: Watch
     ) -> Shard:
-        """Give a shard on its opened stores."""
+        """Return a shard on its opened stores."""
         sizes = self._options.sizes
         settings = ShardSettings(
             metadata=self._plane_config(node, 0, seeds[0]),

@@ -34,7 +34,7 @@ class Registers:
         self._ends: dict[Key, int] = {}
 
     def moment(self) -> int:
-        """Give the number of a new moment."""
+        """Return the number of a new moment."""
         self._moment += 1
         return self._moment
 
@@ -51,7 +51,7 @@ class Registers:
         self._ends.setdefault(prefix, self.moment())
 
     def calls_of(self, key: Key) -> list[Call]:
-        """Give the history of a register, up to its end."""
+        """Return the history of a register, up to its end."""
         wide = [each.call for each in self._wide if _begins(key, each.prefix)]
         ends = [moment for prefix, moment in self._ends.items() if _begins(key, prefix)]
         return _until([*self._calls.get(key, ()), *wide], min(ends, default=self._moment + 1))
@@ -106,7 +106,7 @@ def _until(calls: list[Call], end: int) -> list[Call]:
 
 
 def _show(calls: list[Call]) -> dict[str, object]:
-    """Give the shortest beginning of a history that cannot be, to be read by people."""
+    """Return the shortest beginning of a history that cannot be, to be read by people."""
     for end in sorted(call.answered for call in calls if call.answered is not None):
         short = _until(calls, end + 1)
         if not is_linearizable(short, steps_max=STEPS_MAX):

@@ -17,12 +17,12 @@ Content = tuple[int, bytes, int]
 
 
 def content_of(operation: int, batch: bytes = b"", offset: int = 0) -> Content:
-    """Give the content of a request: the messages of a send, the offset of a store."""
+    """Return the content of a request: the messages of a send, the offset of a store."""
     return operation, batch[BATCH_HEADER_BYTES:], offset
 
 
 def content_in_log(header: PrepareHeader, body: bytes) -> Content:
-    """Give the content of an op."""
+    """Return the content of an op."""
     match header.operation:
         case Operation.SEND_MESSAGES:
             return content_of(header.operation, body)
@@ -46,7 +46,7 @@ class Repeats:
         self._sent[client, request, content] = (sent + 1, new + is_spent)
 
     def times_max(self, client: int, request: int, content: Content, *, is_first: bool) -> int:
-        """Give how often a group may apply it; `is_first`: it is what came first of its number."""
+        """Return how often a group may apply it; `is_first`: it came first under its number."""
         sent, new = self._sent.get((client, request, content), (1, 0))
         return 1 + new if is_first else sent
 

@@ -1,4 +1,4 @@
-"""The credential hasher, simulated: a hash that anybody could undo, and tokens without chance."""
+"""The keeper of secrets, simulated: a hash that anybody could undo, and tokens without chance."""
 
 from headrace.base.secret import Secret
 from headrace.ports.credentials import (
@@ -15,12 +15,12 @@ SecretEvent = PasswordVerified | PasswordHashed | TokenMinted
 
 
 def hash_of(password: bytes) -> str:
-    """Give what is stored for a password."""
+    """Return what is stored for a password."""
     return f"hash of {password.decode()}"
 
 
 def answer(effect: SecretEffect) -> SecretEvent:
-    """Return what the credential hasher answers."""
+    """Return what the keeper of secrets answers."""
     match effect:
         case VerifyPassword():
             is_right = effect.password_hash == hash_of(effect.password)

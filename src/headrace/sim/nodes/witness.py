@@ -44,7 +44,7 @@ class Witness:
         self.registers = Registers()
 
     def asked(self, action: Action) -> int:
-        """Take note of a request that begins; give its moment."""
+        """Take note of a request that begins; return its moment."""
         if action.kind in _ENDINGS:
             self.registers.end((OFFSET, action.topic))
         elif action.kind == "delete_group":
@@ -96,7 +96,7 @@ class Witness:
 
 
 def _done(action: Action, reply: object) -> list[tuple[Key, Effect, Value]]:
-    """Give what a request that was carried out means for registers."""
+    """Return what a request that was carried out means for registers."""
     verb, _, what = action.kind.partition("_")
     if what == OFFSET:
         effect = {"store": Effect.SET, "delete": Effect.DROP, "get": Effect.GET}[verb]
@@ -116,7 +116,7 @@ def _stored(reply: object) -> Value:
 
 
 def _identity(reply: object) -> Value:
-    """Give what tells a bearer of a name from the next one, as far as a reply does."""
+    """Return what tells a bearer of a name from the next one, as far as a reply does."""
     match reply:
         case StreamDetails(stream=made) | TopicDetails(topic=made) | UserDetails(user=made):
             return made.created_at
@@ -146,7 +146,7 @@ def _key(what: str, action: Action) -> Key:
 
 
 def _offset_key(name: str, kind: ConsumerKind, number: int) -> Key:
-    """Give the register of an offset; a topic has one group, so its number says nothing."""
+    """Return the register of an offset; a topic has one group, so its number says nothing."""
     topic, _, partition = name.partition("/")
     who = _GROUP if kind == ConsumerKind.GROUP else f"consumer {number}"
     return (OFFSET, topic, who, partition)

@@ -58,7 +58,7 @@ _HASH_MEAN = 500
 
 
 class Nodes:
-    """See the module; `world.Workload` says what each method is for."""
+    """The workload; `world.Workload` explains each method."""
 
     liveness_requests = 3
 
