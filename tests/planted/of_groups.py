@@ -352,6 +352,11 @@ _REPAIR = (
         is_stall=True,
     ),
     bug(
+        "transfer_never_given_up",
+        "Sooner or later the primary sends the piece.",
+        Edit(transfer.on_transfer_timer, ">= _ATTEMPTS_MAX", "< 0"),
+    ),
+    bug(
         "transfer_pieces_unchecked",
         "A piece of the same kind, place and length is the same piece.",
         Edit(
@@ -455,6 +460,20 @@ _STORAGE = (
             "self._held[self._order[self._copies_done]] = self._sequence\n"
             "    self._copies_done += 1",
             "self._held = [self._sequence] * COPIES\n    self._copies_done = COPIES",
+        ),
+    ),
+    bug(
+        "newer_checkpoint_waits",
+        "Checkpoints are written one after another, whatever became of the last.",
+        Edit(checkpointing.Checkpointer.begin, "self._current.phase is Phase.STARVED", "False"),
+    ),
+    bug(
+        "unreadable_op_dropped",
+        "An op that cannot be read cannot be saved either.",
+        Edit(
+            checkpointing.Checkpointer._choose_files,
+            "str(error)))\n            break",
+            "str(error)))\n            entries = []",
         ),
     ),
     bug(

@@ -31,6 +31,8 @@ class Commands:
     hold KIND [COUNT]        do not begin `writes`, `checkpoints`, `superblocks` or `syncs` on the
                              disk, or only so many of them
     release                  carry out what is held, and everything that follows
+    unreadable GROUP OP      an op that only the journal holds cannot be read just now
+    readable                 all ops can be read again
     full, emptied            the disk has no space, then has again
     stop                     end the process in order
     kill                     end the process; what it has written is there
@@ -128,6 +130,12 @@ class Commands:
 
     def do_full(self) -> None:
         self.stage.disk.is_full = True
+
+    def do_unreadable(self, group: str, op: str) -> None:
+        self.stage.unreadable[GROUPS[group], int(op)] = None
+
+    def do_readable(self) -> None:
+        self.stage.unreadable.clear()
 
     def do_emptied(self) -> None:
         self.stage.disk.is_full = False

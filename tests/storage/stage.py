@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from headrace.ports.recovered import Finding, RecoveredGroup
+from headrace.storage.checkpointing import UnreadableError
 from headrace.storage.config import SUPERBLOCK_NAME, identity_of, journal_key, journal_name
 from headrace.storage.copies import BLOCK_BYTES
 from headrace.storage.records import Head
@@ -63,6 +64,7 @@ class Stage:
         self.config = config(replica_count=replicas, files=4)
         self.files = format_store(self.config, INCARNATION)
         self.left: dict[type, int] = {}
+        self.unreadable: dict[tuple[int, int], None] = {}  # group and op
         self.now = 0
         self.open()
 
@@ -98,6 +100,8 @@ class Stage:
         return self.groups.setdefault(number, Group(number))
 
     def live(self, group: int, op: int) -> tuple[bytes, bytes | None] | None:
+        if (group, op) in self.unreadable:
+            raise UnreadableError(group, op)
         return self.groups[group].ops.get(op)
 
     def image(self) -> dict[str, bytes]:

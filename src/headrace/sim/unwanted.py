@@ -18,9 +18,9 @@ NEVER = (
 # Too rare for a search, or made of what clients of a simulation do not do.
 SHOWN_BY = {
     # A read fails again and again, and just for an op that only the journal holds.
-    "checkpoint: a file stays for what cannot be read": "tests/storage/test_store.py",
+    "checkpoint: a file stays for what cannot be read": "tests/storage/scenarios/unreadable_op.txt",
     # Planes begin no checkpoint before the last one is done; stores allow it.
-    "checkpoint: a newer one replaces one without space": "tests/storage/test_store.py",
+    "checkpoint: a newer one replaces one without space": "tests/storage/scenarios/replaced.txt",
     "checkpoint: one waits for another": "tests/storage/test_store.py",
     # It takes thousands of clients of one partition.
     "dedup_evictions_total": "tests/partitions/test_dedup.py",
