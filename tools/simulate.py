@@ -172,6 +172,9 @@ class Search:
 
 def search(simulation: Simulation, seeds: list[int], jobs: int) -> Outcome:
     """Run many seeds and print what came of them."""
+    if not seeds:
+        print("no seed has so many nodes")
+        return Outcome.EMPTY
     began = time.perf_counter()
     one = Search(simulation)
     one.run(seeds, jobs)
