@@ -298,7 +298,6 @@ def on_prepare(state: State, sender: int, header: PrepareHeader, frame: bytes) -
     else:
         fill(state, header, frame[:HEADER_BYTES], body)
         acknowledge(state)
-    state.timestamp = max(state.timestamp, header.timestamp)
     advance_commit(state, header.commit)
 
 
@@ -313,6 +312,7 @@ def accept(state: State, header: PrepareHeader, data: bytes, body: Buffer) -> No
     """Extend the log by an op of the current view."""
     entry = Entry(header, body, data=data)
     state.log.append(entry)
+    state.timestamp = max(state.timestamp, header.timestamp)
     _journal(state, entry)
 
 
