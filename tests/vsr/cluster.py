@@ -79,7 +79,9 @@ class Node:
 
     def begin(self, recovered: RecoveredGroup | None, *, is_replaced: bool) -> None:
         self.replica.restore(recovered, is_replaced=is_replaced)
-        self.take(self.replica.start())
+        effects = self.replica.start()
+        self.replica.check()
+        self.take(effects)
 
     def take(self, effects: list[GroupEffect]) -> None:
         for effect in effects:
@@ -103,7 +105,9 @@ class Node:
         self.entries = {op: each for op, each in self.entries.items() if op > commit}
 
     def step(self, event: GroupEvent) -> None:
-        self.take(self.replica.step(event))
+        effects = self.replica.step(event)
+        self.replica.check()
+        self.take(effects)
 
     def _carry_out(self, effect: GroupEffect) -> GroupEvent | None:
         match effect:

@@ -6,6 +6,7 @@ store: whoever asks for some is told what is left without it.
 Invariants: `Held` is the sum of all that wait, of every group that lives.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from headrace.ports.network import Buffer
@@ -36,6 +37,25 @@ class Fetched:
     def __init__(self, held: Held) -> None:
         self._held = held
         self._ops: dict[int, FetchedOp] = {}
+
+    def __len__(self) -> int:
+        return len(self._ops)
+
+    def ops(self) -> Iterable[int]:
+        """Return the numbers of the ops that wait."""
+        return self._ops.keys()
+
+    @property
+    def body_bytes(self) -> int:
+        """Return the size of their bodies."""
+        return sum(len(each.body) for each in self._ops.values())
+
+    def check(self) -> None:
+        """Assert what holds between two steps."""
+        for op, each in self._ops.items():
+            assert each.header.op == op, "an op waits under its own number"
+        assert self._held.count >= 0, "nothing is given back twice"
+        assert self._held.body_bytes >= 0, "nothing is given back twice"
 
     def __contains__(self, op: int) -> bool:
         return op in self._ops

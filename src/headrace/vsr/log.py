@@ -42,6 +42,22 @@ class Log:
         self.head = head
         self.linked = head + 1
 
+    def check(self) -> None:
+        """Assert what holds between two steps."""
+        entries, head, linked = self.entries, self.head, self.linked
+        assert all(entry.header.op == op for op, entry in entries.items()), "entries are by op"
+        assert self._lowest > 0, "ops are counted from one"
+        assert all(self._lowest <= op <= head for op in entries), "no op lies beyond the ends"
+        assert linked <= head + 1, "at most nothing is linked"
+        low = max(linked, self._lowest)
+        assert all(op in entries for op in range(low, head + 1)), "every linked op is known"
+        for op in range(low + 1, head + 1):
+            header, before = entries[op].header, entries[op - 1].header
+            assert header.parent == before.checksum, "linked ops hang together"
+            assert header.timestamp > before.timestamp, "stamps rise from op to op"
+            assert header.commit < op, "an op is ordered before it is committed"
+            assert before.commit <= header.commit, "commit points rise from op to op"
+
     def get(self, op: int) -> Entry | None:
         """Give the entry of an op, if it is known."""
         return self.entries.get(op)

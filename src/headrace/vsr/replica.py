@@ -11,7 +11,7 @@ from headrace.base.prng import Prng
 from headrace.ports.machine import RequestTable, StateMachine
 from headrace.ports.network import Buffer
 from headrace.ports.recovered import GroupCheckpoint, RecoveredGroup, ViewState
-from headrace.vsr import lease, normal, recovery, repair, transfer, view_change
+from headrace.vsr import invariants, lease, normal, recovery, repair, transfer, view_change
 from headrace.vsr.events import (
     CheckpointDone,
     EntryRead,
@@ -100,7 +100,7 @@ class Replica:
 
     @property
     def timestamp(self) -> int:
-        """The highest stamp that it has given or seen."""
+        """The highest stamp of its log."""
         return self.state.timestamp
 
     @property
@@ -217,6 +217,20 @@ class Replica:
         normal.answer_again(self.state, header, body)
         return self._take()
 
+    def check(self) -> None:
+        """Assert what holds between two steps; for tests and the simulator, too slow for a server.
+
+        To be called after `start`.
+        """
+        invariants.check(self.state)
+        last = self._checkpoint
+        if last is not None:
+            assert last.state.commit <= self.commit_min, "a checkpoint holds applied ops only"
+            assert last.state.view <= self.view, "a checkpoint is of a view that was entered"
+        for op, entry in self._kept.items():
+            assert entry.header.op == op, "an op is kept under its own number"
+            assert last is None or op > 0, "what a checkpoint covers is not kept"
+
     def _take(self) -> list[GroupEffect]:
         out = self.state.out
         self.state.out = []
@@ -326,6 +340,7 @@ def _on_probe_timer(state: State) -> None:
 
 
 def _on_timer(state: State, event: TimerFired) -> None:
+    state.timers.pop(event.timer, None)
     _TIMERS[event.timer](state)
 
 

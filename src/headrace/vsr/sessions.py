@@ -34,6 +34,27 @@ class _Client:
         self.replies: dict[int, bytes] = {}  # by request number, oldest first
         self.is_connected = True
 
+    @property
+    def latest_op(self) -> int:
+        """The latest op of the client that the table tells of."""
+        if not self.replies:
+            return self.epoch
+        return max(self.epoch, REPLY.decode(next(reversed(self.replies.values()))).op)
+
+    def check(self, client_id: int, commit: int) -> None:
+        """Assert what holds when all ops up to this one are applied."""
+        assert 0 < self.epoch <= commit, "a session is numbered by an applied op"
+        assert len(self.replies) <= CLIENT_TABLE_REPLIES_MAX, "replies are bounded"
+        assert self.watermark == max(self.replies, default=0), "the last reply is always kept"
+        request = op = 0
+        for number, frame in self.replies.items():
+            reply = REPLY.decode(frame)
+            assert reply.client == client_id, "a reply is kept for its client"
+            assert reply.request == number, "a reply is kept under its request"
+            assert request < number, "requests are answered in their order"
+            assert op < reply.op <= commit, "replies stand in the order of their ops"
+            request, op = number, reply.op
+
 
 class ClientTable:
     """Who may ask, what was asked last, and what was answered."""
@@ -44,6 +65,15 @@ class ClientTable:
         self._clients_max = clients_max
         # In the order of the latest op of each, so that who is dropped need not be searched for.
         self._clients: dict[int, _Client] = {}
+
+    def check(self, commit: int) -> None:
+        """Assert what holds when all ops up to this one are applied."""
+        assert len(self._clients) <= self._clients_max, "the table is bounded"
+        before = 0
+        for client_id, client in self._clients.items():
+            client.check(client_id, commit)
+            assert before < client.latest_op, "clients stand in the order of their latest ops"
+            before = client.latest_op
 
     def judge(self, header: RequestHeader, body: Buffer) -> tuple[Verdict, bytes]:
         """Say what a request is; for a replay, with the reply."""

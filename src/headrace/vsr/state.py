@@ -203,7 +203,7 @@ class State:
         # of a single replica went with the power, and the log does not say so yet.
         # Halted: a committed op contradicts the state here, so nothing is applied or led any more.
         self.is_suspect = self.is_wiped = self.is_tail_lost = self.is_halted = False
-        self.timestamp = 0  # the highest stamp that was given or seen
+        self.timestamp = 0  # the highest stamp of the log
         # The view as the journal will remember it, and what waits for that.
         self.durable_view = (0, 0)
         self.held: list[SendFrame] = []
@@ -234,6 +234,7 @@ class State:
         self.pull: Pull | None = None
         self.transfer = Transfer.NONE
         self.attempts: dict[Timer, int] = {}
+        self.timers: dict[Timer, None] = {}  # those that run
         self.out: list[GroupEffect] = []
 
     @property
@@ -310,6 +311,7 @@ class State:
     def start_timer(self, timer: Timer, base: int) -> None:
         """Start a timer anew, from its first wait."""
         self.attempts[timer] = 0
+        self.timers[timer] = None
         self.out.append(SetTimer(timer, backed_off(base, 0, self.prng)))
 
     def restart_timer(
@@ -318,10 +320,12 @@ class State:
         """Start a timer again after it fired in vain: it waits longer each time, up to a bound."""
         attempts = self.attempts.get(timer, -1) + 1
         self.attempts[timer] = attempts
+        self.timers[timer] = None
         self.out.append(SetTimer(timer, backed_off(base, min(attempts, doublings_max), self.prng)))
 
     def stop_timer(self, timer: Timer) -> None:
         """Forget a timer."""
+        self.timers.pop(timer, None)
         self.out.append(StopTimer(timer))
 
     def next_token(self) -> int:

@@ -17,7 +17,15 @@ from headrace.vsr.log import Entry, Log
 from headrace.vsr.repair import link, start_repair, stop_repair
 from headrace.vsr.state import State, Status, Transfer
 from headrace.vsr.timeouts import Timer
-from headrace.vsr.transfer_session import CLIENT_TABLE, COMMIT_HEADER, Offer, Pull, describe
+from headrace.vsr.transfer_session import (
+    CLIENT_TABLE,
+    COMMIT_HEADER,
+    OFFERS_MAX,
+    READS_MAX,
+    Offer,
+    Pull,
+    describe,
+)
 from headrace.wire.errors import CorruptError, RemoteError
 from headrace.wire.replica import artifacts as wire
 from headrace.wire.replica.decode import decode_prepare
@@ -34,8 +42,6 @@ from headrace.wire.replica.transfers import (
 )
 
 _ATTEMPTS_MAX = 8
-_OFFERS_MAX = 4
-_READS_MAX = 16
 
 
 def on_range_evicted(state: State, sender: int, header: RangeEvictedHeader) -> None:
@@ -167,7 +173,7 @@ def _offer(state: State, nonce: int) -> None:
             *state.machine.export(),
         ),
     )
-    if len(state.offers) > _OFFERS_MAX:
+    if len(state.offers) > OFFERS_MAX:
         del state.offers[next(iter(state.offers))]
 
 
@@ -207,7 +213,7 @@ def on_request_state_chunk(state: State, sender: int, header: RequestStateChunkH
         _send_chunk(state, sender, header, artifact.data[header.offset : header.offset + length])
         return
     length = min(length, artifact.length - header.offset)
-    if length > 0 and len(state.sending) < _READS_MAX:
+    if length > 0 and len(state.sending) < READS_MAX:
         token = state.next_token()
         state.sending[token] = (sender, header)
         state.out.append(ReadPiece(token, artifact, header.offset, length))

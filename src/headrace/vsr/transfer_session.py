@@ -8,6 +8,9 @@ from headrace.wire.replica import artifacts as wire
 CLIENT_TABLE = 1
 COMMIT_HEADER = 255
 
+OFFERS_MAX = 4
+READS_MAX = 16  # of pieces that lie in files, at a time
+
 
 def describe(piece: Piece) -> wire.Artifact:
     """Give an artifact's line in the manifest."""
@@ -47,6 +50,18 @@ class Pull:
         self.commit = commit
         self.wanted = wanted
         self.data = [bytearray() for _ in wanted]
+
+    def check(self) -> None:
+        """Assert what holds between two steps."""
+        assert len(self.data) == len(self.wanted), "every artifact of the manifest has its place"
+        assert all(0 <= index < len(self.wanted) for index in self.have), "only wanted is reused"
+        for index, (line, data) in enumerate(zip(self.wanted, self.data, strict=True)):
+            assert len(data) <= line.length, "no more than an artifact was taken"
+            assert not data or index not in self.have, "what is here is not fetched"
+        for index, piece in self.have.items():
+            assert describe(piece) == self.wanted[index], "what is reused is what is wanted"
+        assert (self.commit > 0) == bool(self.wanted), "a manifest names its op"
+        assert not self.wanted or self.missing() is not None, "a whole state is installed at once"
 
     def missing(self) -> tuple[int, int, int] | None:
         """Give the next piece to ask for: which artifact, from where, how many bytes are left."""
