@@ -1,5 +1,5 @@
-"""Formats and decisions of the disk: journal, superblock, checkpoint, recovery.
+"""On-disk formats and recovery: journal, superblock, checkpoint.
 
-`store` is the door: it opens what a disk returned, takes what must become durable, and says what
-the disk must do.
+`store` is the entry point: it opens a store from its files, accepts what must become durable, and
+returns the effects that the disk must carry out.
 """

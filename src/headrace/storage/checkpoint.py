@@ -35,7 +35,7 @@ _CHECKSUM_BYTES = 8
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """What the file holds; `covered` is the journal sequence up to which it stands for all."""
+    """The contents of the file, which stands for the journal up to the sequence `covered`."""
 
     identity: Identity
     number: int
@@ -63,7 +63,7 @@ class CheckpointEncoder:
         return self._blocks[number]
 
     def forget(self, group: int) -> None:
-        """Forget the block of a group that is gone."""
+        """Forget the block of a removed group."""
         self._seen.pop(group, None)
         self._blocks.pop(group, None)
 
@@ -107,16 +107,16 @@ class CheckpointEncoder:
 
 
 def checkpoint_checksum(data: Data) -> int:
-    """Give the checksum by which the superblock names the file."""
+    """Return the checksum by which the superblock names the file."""
     return xxh3_64(memoryview(data)[:-_CHECKSUM_BYTES])
 
 
 def decode_checkpoint(data: Data) -> Checkpoint:
-    """Read a checkpoint file.
+    """Return the contents of a checkpoint file.
 
     Raises:
         VersionError: It is of another version.
-        CorruptError: It is cut or damaged, or no checkpoint.
+        CorruptError: It is cut or damaged, or is no checkpoint.
     """
     if len(data) < _HEAD.size + _CHECKSUM_BYTES:
         raise CorruptError(f"checkpoint of {len(data)} bytes")

@@ -63,21 +63,21 @@ _FOLLOWING: dict[Phase, tuple[Phase, ...]] = {
 
 
 class _Changes(msgspec.Struct):
-    """How groups differ from the checkpoint before."""
+    """The changes of groups since the previous checkpoint."""
 
     blocks: dict[int, bytes] = msgspec.field(default_factory=dict)
     commits: dict[int, int] = msgspec.field(default_factory=dict)
     gone: dict[int, None] = msgspec.field(default_factory=dict)
 
     def put(self, group: GroupCheckpoint, block: bytes) -> None:
-        """Note a group as it is now."""
+        """Record the current block of a group."""
         number = group.state.group
         self.gone.pop(number, None)
         self.blocks[number] = block
         self.commits[number] = prepare_op(group.commit_header) if group.commit_header else 0
 
     def drop(self, group: int) -> None:
-        """Note that a group is gone."""
+        """Record that a group was removed."""
         self.blocks.pop(group, None)
         self.commits.pop(group, None)
         self.gone[group] = None
@@ -96,7 +96,7 @@ class _Changes(msgspec.Struct):
         commits.update(self.commits)
 
     def add(self, later: "_Changes") -> None:
-        """Apply changes that came after these."""
+        """Add later changes to these."""
         for group in later.gone:
             self.drop(group)
         for group in later.blocks:
@@ -106,7 +106,7 @@ class _Changes(msgspec.Struct):
 
 
 class _Order(msgspec.Struct):
-    """One checkpoint that was asked for."""
+    """One requested checkpoint."""
 
     number: int
     covered: int
@@ -127,7 +127,7 @@ class _Order(msgspec.Struct):
 
 
 class Checkpointer:
-    """Drives one checkpoint at a time; the newest of those asked for meanwhile comes next."""
+    """Runs one checkpoint at a time; the newest of those requested meanwhile runs next."""
 
     def __init__(
         self,
@@ -145,22 +145,22 @@ class Checkpointer:
         self._outbox = outbox
         self._number_last = self.number
         self._now = 0
-        self._staged = _Changes()  # of the next checkpoint to be asked for
+        self._staged = _Changes()  # of the next checkpoint to be requested
         # All groups as the running checkpoint has them, or the last one if none is running.
         self._blocks: dict[int, bytes] = {}
         self._commits: dict[int, int] = {}
         self._current: _Order | None = None
         self._next: _Order | None = None
         self._is_short = False
-        self._is_healing = is_healing  # damage lies in the journal: free all of it
-        # Another one can help when so much has been placed, or so late: what was uncommitted then
-        # may be committed now, and a journal without room places nothing.
+        self._is_healing = is_healing  # the journal is damaged: free all of it
+        # The next checkpoint can free something after so many placed bytes, or at this tick: ops
+        # that were uncommitted may be committed by then, and a full journal places nothing.
         self._gain_at = 0
         self._again_at = 0
 
     @property
     def is_running(self) -> bool:
-        """Whether a checkpoint is on its way."""
+        """Whether a checkpoint is running."""
         return self._current is not None
 
     @property
@@ -183,20 +183,20 @@ class Checkpointer:
         return self._is_short or ring.used_bytes * 4 >= ring.admission_bytes * 3
 
     def on_refused(self) -> None:
-        """An op found no room: a checkpoint may make some."""
+        """Note that an op found no room, which a checkpoint may free."""
         self._is_short = True
 
     def stage(self, group: GroupCheckpoint) -> None:
-        """Have a group in the next checkpoint as it is given here, and in those that follow."""
+        """Put a group into the next checkpoint, and into all that follow."""
         self._staged.put(group, self._encoder.encode_group(group))
 
     def stage_gone(self, group: int) -> None:
-        """Leave a group out of the next checkpoint, and of those that follow."""
+        """Remove a group from the next checkpoint, and from all that follow."""
         self._encoder.forget(group)
         self._staged.drop(group)
 
     def begin(self, ceilings: dict[int, int], live: Live, covered: int) -> int:
-        """Start a checkpoint, or the next one after that which runs; return its number."""
+        """Start a checkpoint, or queue it behind the running one; return its number."""
         assert covered <= self._journal.issued, "only issued records are covered"
         assert self._writer.current.covered <= covered, "checkpoints go forward"
         assert self.number <= self._number_last, "each checkpoint has a number of its own"
@@ -220,10 +220,10 @@ class Checkpointer:
         return order.number
 
     def on_replaced(self, token: int, *, is_done: bool) -> None:
-        """Take the answer to the file's writing."""
+        """Handle the completion of the file's write."""
         order = self._current
         if order is None or order.token != token:
-            return  # A newer one took its place while there was no space.
+            return  # A newer checkpoint replaced it while there was no space.
         if not is_done:
             self._outbox.probes.hit("checkpoint: no space")
             order.retry_at = self._now + RETRY_TICKS
@@ -236,13 +236,13 @@ class Checkpointer:
             self._journal.is_urgent = True
             order.synced_wanted = self._journal.rewrite(entries)
         else:
-            # Nothing must be written first; a journal that is full to the brim could not.
+            # Nothing must be written first; a full journal would have no room for it.
             order.synced_wanted = order.covered
         assert 0 < order.synced_wanted <= self._journal.issued, "a sync can reach it"
         self.on_progress()
 
     def on_progress(self) -> None:
-        """Go on when what was waited for is synced."""
+        """Go on to the superblock when everything that it names is synced."""
         order = self._current
         if order is None or order.phase is not Phase.SYNCING:
             return
@@ -252,7 +252,7 @@ class Checkpointer:
             self._writer.write(lambda old: self._name_in(old, order), lambda: self._finish(order))
 
     def tick(self, now: int) -> None:
-        """Try again when there was no space."""
+        """Retry a checkpoint that found no space."""
         assert self._now <= now, "time never falls"
         self._now = now
         order = self._current
@@ -348,7 +348,7 @@ class Checkpointer:
         self._outbox.put(ReplaceFile(order.token, checkpoint_name(order.number), data))
 
     def _choose_files(self, order: _Order) -> list[Entry]:
-        """Choose the oldest files that can be freed; give the live entries that lie in them."""
+        """Choose the oldest files that can be freed; return the live entries in them."""
         ring = self._journal.ring
         chosen: list[Entry] = []
         enough = 0 if self._is_healing else ring.admission_bytes // 2
@@ -400,7 +400,7 @@ class Checkpointer:
             tail=tail.first,
             tail_ordinal=tail.ordinal,
             power_lost_at=0,
-            suspect_at=0,  # From here on each group's own state says it.
+            suspect_at=0,  # From here on the state of each group holds it.
         )
 
     def _finish(self, order: _Order) -> None:

@@ -1,4 +1,4 @@
-"""What a store is made with, and who it belongs to."""
+"""The settings of a store, and its identity."""
 
 import struct
 
@@ -18,7 +18,7 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of one store; `journal` numbers the stores of one node.
 
     `start` numbers the starts of the node and is the same for all its stores (`storage.moments`);
-    0: they are not numbered, and files of two moments are not told apart.
+    0: starts are not numbered, and files copied at two moments are not distinguished.
     """
 
     cluster: int
@@ -33,7 +33,7 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose file this is: right-looking bytes of another node, shard or life are refused (DK17)."""
+    """The owner of a file: files of another node, shard or incarnation are refused (DK17)."""
 
     cluster: int
     replica: int
@@ -42,7 +42,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     incarnation: int
 
     def pack(self) -> bytes:
-        """Write the 40 bytes that every file carries."""
+        """Return the 40 bytes that every file carries."""
         return _IDENTITY.pack(
             self.cluster.to_bytes(16, "little"),
             self.replica,
@@ -53,12 +53,12 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def is_same_place(self, other: "Identity") -> bool:
-        """Whether both are stores of one shard of one node, maybe of two lives."""
+        """Whether both are stores of one shard of one node, in any incarnation."""
         return self == msgspec.structs.replace(other, incarnation=self.incarnation)
 
 
 def unpack_identity(data: bytes | memoryview) -> Identity:
-    """Read the 40 bytes; any bytes are some identity."""
+    """Return the identity in 40 bytes; any bytes are valid."""
     cluster, replica, replica_count, _, journal, incarnation = _IDENTITY.unpack_from(data)
     return Identity(
         cluster=int.from_bytes(cluster, "little"),
@@ -70,7 +70,7 @@ def unpack_identity(data: bytes | memoryview) -> Identity:
 
 
 def identity_of(config: StoreConfig, incarnation: int) -> Identity:
-    """Give the identity of a store of that configuration in one of its lives."""
+    """Return the identity of a store with this configuration and incarnation."""
     assert 1 <= config.replica_count <= REPLICAS_MAX, "the configuration was checked"
     assert 0 <= config.replica < config.replica_count, "replicas are numbered from 0"
     assert 0 <= incarnation < 1 << 128, "it has 16 bytes in every file"
@@ -84,20 +84,20 @@ def identity_of(config: StoreConfig, incarnation: int) -> Identity:
 
 
 class JournalKey(msgspec.Struct, frozen=True):
-    """The journal id of a record: whose journal it is, and in which life."""
+    """The journal id of a record: store and incarnation."""
 
     place: int
     life: int
 
 
 def journal_key(identity: Identity) -> JournalKey:
-    """Give the journal id that stands in every record."""
+    """Return the journal id that every record carries."""
     place = msgspec.structs.replace(identity, incarnation=0)
     return JournalKey(xxh3_64(place.pack()), xxh3_64(identity.pack()))
 
 
 def file_bytes_of(config: StoreConfig) -> int:
-    """Give the size of each journal file."""
+    """Return the size of each journal file."""
     size = config.journal_bytes_max // config.journal_files
     size -= size % FILE_ALIGNMENT
     assert size * config.journal_files <= config.journal_bytes_max, "files share the bound"
@@ -105,13 +105,13 @@ def file_bytes_of(config: StoreConfig) -> int:
 
 
 def journal_name(file: int) -> str:
-    """Give the name of a journal file."""
+    """Return the name of a journal file."""
     assert file >= 0, "files are numbered from 0"
     return f"journal.{file}"
 
 
 def checkpoint_name(number: int) -> str:
-    """Give the name of a checkpoint file."""
+    """Return the name of a checkpoint file."""
     assert number > 0, "number 0 stands for no checkpoint"
     return f"checkpoint.{number}"
 

@@ -1,6 +1,6 @@
-"""Four copies of a small record in one file, and which of them to believe.
+"""Four copies of a small record in one file, and the choice between them.
 
-Two copies could not tell a rotten newest one from a lost one; of four, two equal ones decide.
+With two copies a corrupt newest one looks like a lost one; of four, two equal ones decide.
 
 Invariants: each copy lies in a block of its own and is written and synced alone, so that one crash
             damages at most one.
@@ -26,7 +26,7 @@ assert COPIES_QUORUM > 1, "one damaged copy does not decide"
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """What four copies say together.
+    """The record that four copies agree on.
 
     `payload` is empty when no two valid copies agree. `sequence_max` is the highest that any valid
     copy names: the next one written goes above it. `order` begins with the damaged copies: writing
@@ -43,7 +43,7 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 def encode_copy(*, magic: bytes, version: int, copy: int, sequence: int, payload: bytes) -> bytes:
-    """Write one block."""
+    """Return one block."""
     assert 0 <= copy < COPIES, "each copy has its place"
     assert sequence > 0, "sequence 0 is that of no copy"
     assert 0 < len(payload) <= PAYLOAD_BYTES_MAX, "a block holds the record"
@@ -57,7 +57,7 @@ def encode_copy(*, magic: bytes, version: int, copy: int, sequence: int, payload
 def encode_copies(
     *, magic: bytes, version: int, sequence: int, payload: bytes
 ) -> tuple[bytes, ...]:
-    """Write all four blocks."""
+    """Return all four blocks."""
     return tuple(
         encode_copy(magic=magic, version=version, copy=copy, sequence=sequence, payload=payload)
         for copy in range(COPIES)
@@ -65,7 +65,7 @@ def encode_copies(
 
 
 def choose_copy(data: Data, *, magic: bytes, version: int) -> Choice:
-    """Give the newest record of which at least two valid copies exist."""
+    """Return the newest record of which at least two valid copies exist."""
     found = [_read_copy(data, magic, version, copy) for copy in range(COPIES)]
     best_payload, best_sequence = b"", 0
     for one in found:
@@ -99,7 +99,7 @@ def _read_copy(data: Data, magic: bytes, version: int, copy: int) -> tuple[int, 
 
 
 def _read_block(data: Data, copy: int) -> bytes | None:
-    """Give a block whose checksum is right, of whatever version."""
+    """Return a block of any version whose checksum is right, or None."""
     block = bytes(data[copy * BLOCK_BYTES : (copy + 1) * BLOCK_BYTES])
     stored = int.from_bytes(block[_CHECKSUM_AT:], "little")
     if len(block) < BLOCK_BYTES or stored == 0 or stored != xxh3_64(block[:_CHECKSUM_AT]):
@@ -108,7 +108,7 @@ def _read_block(data: Data, copy: int) -> bytes | None:
 
 
 def _other_version(data: Data, magic: bytes, version: int) -> int:
-    """Give the version that at least two blocks name instead of ours; 0 if there is none."""
+    """Return another version that at least two blocks name; 0 if there is none."""
     blocks = [_read_block(data, copy) for copy in range(COPIES)]
     heads = [_HEAD.unpack_from(block) for block in blocks if block is not None]
     named = [int(head[1]) for head in heads if head[0] == magic and head[1] != version]

@@ -42,7 +42,7 @@ class _Run:
         self.end += 1
 
     def get(self, op: int) -> Place:
-        """Give the place of an op of the run."""
+        """Return the place of an op of the run."""
         assert self.first <= op < self.end, "another run holds it"
         header_hash, header_at, body_at, body_bytes, is_never_held = _PLACE.unpack_from(
             self.packed, (op - self.first) * _PLACE.size
@@ -61,7 +61,7 @@ class _Run:
             assert not place.is_never_held, "an op with a body was held"
 
     def cut(self, op: int) -> "_Run":
-        """End before an op; give the rest as a run of its own."""
+        """End before an op; return the rest as a run of its own."""
         assert self.first < op < self.end, "a cut leaves two runs"
         kept_bytes = (op - self.first) * _PLACE.size
         rest = _Run(self.ordinal, op, self.packed[kept_bytes:])
@@ -100,7 +100,7 @@ class Index:
         assert at == 1 or runs[at - 2].end <= runs[at - 1].first, "runs do not overlap"
 
     def find(self, group: int, op: int) -> Place | None:
-        """Give where an op lies."""
+        """Return the place of an op, or None."""
         runs = self._runs.get(group, [])
         at = bisect_right(runs, op, key=_first_of)
         if not at or runs[at - 1].end <= op:
@@ -126,7 +126,7 @@ class Index:
                 self._runs.pop(group, None)
 
     def held_in(self, ordinal: int, above: Mapping[int, int]) -> Iterator[tuple[int, int]]:
-        """Give the groups and ops whose newest entry lies in a file, above an op of each group."""
+        """Yield the groups and ops whose newest entry lies in a file, above an op of each group."""
         for group in self._groups_of.get(ordinal, ()):
             lowest = above.get(group, 0) + 1
             for run in self._runs.get(group, ()):
@@ -149,7 +149,7 @@ class Index:
 
 
 def _split(runs: list[_Run], op: int) -> int:
-    """Let no run reach over the start of an op; give the index of the first run from there on."""
+    """Split the run that crosses the start of an op; return the index of the first run after it."""
     at = bisect_left(runs, op, key=_first_of)
     if at and runs[at - 1].end > op:
         runs.insert(at, runs[at - 1].cut(op))

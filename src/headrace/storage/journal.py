@@ -62,7 +62,7 @@ class _Batch(msgspec.Struct, frozen=True):
 
 
 class JournalStart(msgspec.Struct, frozen=True):
-    """Where the journal goes on: behind which record, and in which opening of the store."""
+    """Where the journal continues: behind which record, and in which opening of the store."""
 
     key: JournalKey
     opening: int
@@ -71,7 +71,7 @@ class JournalStart(msgspec.Struct, frozen=True):
 
 
 class Journal:
-    """Writes the journal of one store; it is told of completions and of time."""
+    """Writes the journal of one store; its methods handle completions and time."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class Journal:
     def flush(self, *, sync: bool, is_awaited: bool) -> int:
         """Queue what was staged; return the sequence of its last record, 0 if there is none.
 
-        With `is_awaited` that it is written will be told too, not only that it is synced.
+        With `is_awaited` the disk reports the write too, not only the sync.
         """
         if not self._chunks:
             return 0
@@ -151,12 +151,12 @@ class Journal:
         return self.issued
 
     def rewrite_sizes(self, entries: Iterable[Entry]) -> list[int]:
-        """Give the sizes of the records that `rewrite` would make."""
+        """Return the sizes of the records that `rewrite` would make."""
         chunks = [*self._rewrite_chunks(entries), [Entry(Kind.SYNC_POINT)]]
         return [record_bytes(sum(entry.size for entry in chunk)) for chunk in chunks]
 
     def queued_sizes(self) -> list[int]:
-        """Give the sizes of the records that wait for their place."""
+        """Return the sizes of the records that wait for their place."""
         return [batch.size for batch in self._queue]
 
     def rewrite(self, entries: Iterable[Entry]) -> int:
@@ -174,7 +174,7 @@ class Journal:
         return self.issued
 
     def has_room(self, body_bytes: int, held_count: int, held_bytes: int) -> bool:
-        """Whether an op may be admitted, and before it so many others of a size together."""
+        """Whether an op may be admitted behind so many others of that size together."""
         assert held_bytes == 0 or held_count > 0, "bytes are held back with their ops"
         size = record_bytes(PREPARE_ENTRY_BYTES + body_bytes)
         if size > self._record_bytes_max or self.is_starved:
@@ -182,7 +182,7 @@ class Journal:
         if not held_count and not self._queue and len(self._chunk_bytes) <= 1:
             before = record_bytes(self._chunk_bytes[0]) if self._chunk_bytes else 0
             if self.ring.fits_head(before + size):
-                return True  # The usual answer, at once.
+                return True  # The usual case, without a walk.
         staged = [record_bytes(count) for count in self._chunk_bytes]
         full = self._full_records(held_count * PREPARE_ENTRY_BYTES + held_bytes)
         return self.ring.can_admit([*self.queued_sizes(), *staged, *full, size])
@@ -206,15 +206,15 @@ class Journal:
         return self.ring.can_admit_reserved([*self.queued_sizes(), *full, *sizes], parts)
 
     def _full_records(self, held_bytes: int) -> list[int]:
-        """Give the sizes of records that hold so much at the worst."""
+        """Return the sizes of the records that so many bytes fill in the worst case."""
         return [self._record_bytes_max] * -(-held_bytes // self._record_bytes_max)
 
     def holds(self, body_bytes: int) -> bool:
-        """Whether an op with such a body fits a record at all."""
+        """Whether an op with a body of this size fits a record at all."""
         return self._holds(PREPARE_ENTRY_BYTES + body_bytes)
 
     def pump(self) -> None:
-        """Place what can be placed."""
+        """Place every record that has its space."""
         if not self.is_open:
             return
         leave = 0 if self.is_urgent else CONTROL_FILES_FREE
@@ -225,7 +225,7 @@ class Journal:
         self._ask_space()
 
     def on_allocated(self, file: int, *, is_done: bool) -> None:
-        """Take the answer to the last request for space."""
+        """Handle the answer to the last request for space."""
         assert file == self._allocating, "one file is asked for at a time"
         self._allocating = None
         if is_done:
@@ -238,12 +238,12 @@ class Journal:
             self._starved_at = self._now
 
     def on_written(self, sequence: int) -> None:
-        """Take the completion of writes."""
+        """Handle the completion of writes."""
         assert sequence <= self.placed, "only placed records are written"
         self.written = max(self.written, sequence)
 
     def on_synced(self, sequence: int) -> None:
-        """Take the completion of a sync."""
+        """Handle the completion of a sync."""
         assert sequence <= self.placed, "only placed records are synced"
         if sequence > self.synced:
             self.synced = sequence
@@ -407,7 +407,7 @@ class Journal:
         )
 
     def _count_sync(self, batch: _Batch) -> bool:
-        """Say whether the record asks for a sync, and remember since when one is due."""
+        """Return whether the record asks for a sync; note since when one is due."""
         assert self._sync_asked < batch.sequence, "a sync is asked for with a new record"
         self._unsynced_bytes += batch.size
         if batch.sync or self._unsynced_bytes >= SYNC_BYTES:
@@ -446,7 +446,7 @@ class Journal:
 def apply_to_index(
     index: Index, entry: Entry, *, ordinal: int, header_at: int, body_at: int
 ) -> None:
-    """Let the index follow one entry; recovery and writing share it."""
+    """Apply one entry to the index, in recovery and in writing."""
     if entry.kind == Kind.PREPARE:
         header = entry.extra
         assert len(header) == HEADER_BYTES, "what is staged or was read is a whole header"

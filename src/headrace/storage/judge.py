@@ -1,4 +1,4 @@
-"""Tells a torn tail from rot; decides where the journal ends and goes on.
+"""Distinguishes a torn tail from rot; decides where the journal ends and continues.
 
 ```
 tail ........ synced ........ end
@@ -7,10 +7,10 @@ tail ........ synced ........ end
 
 The highest sequence known to be synced alone decides. Below it a missing record is damage: what
 lies behind it is still used. Above it the row ends at the first missing record, and what lies
-behind that was never promised.
+behind that was never acknowledged.
 
 Invariants: judging the same bytes twice gives the same verdict; what this opening will overwrite is
-            given as cut bytes first.
+            returned as cut bytes first.
 """
 
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ class GoodRecord(msgspec.Struct, frozen=True):
 
 
 class Hole(msgspec.Struct, frozen=True):
-    """Records that were synced and are gone; `file_next` if they may have begun that file."""
+    """Synced records that are missing; they may have begun `file_next` if it is set."""
 
     first: int
     last: int
@@ -52,7 +52,7 @@ class Hole(msgspec.Struct, frozen=True):
 
 
 class Shortened(msgspec.Struct, frozen=True):
-    """A file that was allocated and is shorter now: synced records may be gone with its end."""
+    """A file that was allocated and is shorter now: synced records at its end may be lost."""
 
     file: str
     length: int
@@ -60,7 +60,7 @@ class Shortened(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, kw_only=True):
-    """What the journal holds and where it goes on: at `position` of the last file in use."""
+    """The contents of the journal; it continues at `position` of the last file in use."""
 
     records: list[GoodRecord]
     holes: list[Hole]
@@ -76,7 +76,7 @@ class Verdict(msgspec.Struct, kw_only=True):
 
     @property
     def is_rotten(self) -> bool:
-        """Whether records that were synced are gone."""
+        """Whether synced records are missing."""
         return bool(self.holes)
 
 
@@ -90,13 +90,13 @@ class Judge:
         self._files = files
         self._files_count = superblock.journal_files
         self._file_bytes = superblock.file_bytes
-        # Whether a torn body ends the row: alone, nobody could bring it back.
+        # Whether a torn body ends the row: a single replica has no peer to restore it.
         self._ends_at_torn_body = replica_count == 1
         self._findings: list[Finding] = []
         self._synced = superblock.synced
 
     def judge(self, heads: list[Head]) -> Verdict:
-        """Give the row of records from the tail on, and what is wrong with it."""
+        """Return the row of records from the tail on, with the damage found in it."""
         row = self._current(heads)
         self._synced = max([self._synced, *(record.head.synced for record in row.values())])
         records, holes, last = self._walk(row)
@@ -119,12 +119,12 @@ class Judge:
         elif not is_end_known:
             cuts = self._evidence(heads, ordinal + 1)
         if (holes or self._is_short(ordinal)) and len(used) < self._files_count:
-            # The head may be damaged too: what comes now begins a new file, and the checkpoint
-            # that follows frees everything before it.
+            # The head may be damaged too: the next record begins a new file, and the next
+            # checkpoint frees everything before it.
             used.append(UsedFile(ordinal + 1, last + 1, last))
             position = 0
         elif not is_end_known:
-            # No file is free: what nobody can read any more makes room.
+            # No file is free: overwrite what cannot be read any more.
             position = self._good_end(records, ordinal)
             data = self._data(ordinal)[position:].rstrip(b"\0")
             cuts = [Cut(journal_name(ordinal % self._files_count), position, data)]
@@ -152,10 +152,10 @@ class Judge:
         return self._files.get(journal_name(ordinal % self._files_count), b"")
 
     def _shortened(self, heads: list[Head], ordinal: int) -> list[Shortened]:
-        """Give the files of the row, and the one that comes next, that have lost their end.
+        """Return the files of the row, and the next one, that have lost their end.
 
-        No record says how far the newest file was synced once its end is gone. Behind the next file
-        nothing can lie while that one is empty.
+        No record says how far the newest file was synced once its end is lost. Nothing can follow
+        the next file while it is empty.
         """
         first = self._superblock.tail_ordinal
         found = []
@@ -179,12 +179,12 @@ class Judge:
         )
 
     def _is_short(self, ordinal: int) -> bool:
-        """Whether a file that was allocated is not as long as it was."""
+        """Whether an allocated file has become shorter."""
         data = self._data(ordinal)
         return 0 < len(data) < self._file_bytes
 
     def _current(self, heads: list[Head]) -> dict[int, GoodRecord]:
-        """Leave out old laps, and records that an earlier recovery cut: each sequence once."""
+        """Return each sequence once, without old laps and records that an earlier recovery cut."""
         floors = self._void_from(heads)
         row: dict[int, GoodRecord] = {}
         for head in sorted(heads, key=lambda one: (one.sequence, one.opening)):
@@ -202,7 +202,7 @@ class Judge:
         return {sequence: row[sequence] for sequence in row if _is_linked(row, sequence)}
 
     def _void_from(self, heads: list[Head]) -> dict[int, int]:
-        """Give for each opening the sequence from which on a later one made its records void."""
+        """Return for each opening the sequence from which a later one made its records void."""
         starts: dict[int, int] = {}
         for head in heads:
             starts[head.opening] = min(starts.get(head.opening, head.sequence), head.sequence)
@@ -280,7 +280,7 @@ class Judge:
         )
 
     def _end(self, records: list[GoodRecord], last: int) -> tuple[int, int]:
-        """Give the file and position behind the record `last`; all of its file if it is lost."""
+        """Return file and position behind the record `last`; the end of the file if it is lost."""
         if not records:
             is_fresh = last == self._superblock.tail - 1
             return self._superblock.tail_ordinal, 0 if is_fresh else self._file_bytes
@@ -296,7 +296,7 @@ class Judge:
         return records[-1].head.position + records[-1].head.length
 
     def _used_files(self, records: list[GoodRecord], ordinal: int, last: int) -> list[UsedFile]:
-        """Give the files from the tail to the head, with the sequences each holds."""
+        """Return the files from the tail to the head, with the sequences each holds."""
         firsts: dict[int, int] = {}
         for record in records:
             firsts.setdefault(record.ordinal, record.head.sequence)
@@ -345,7 +345,7 @@ class Judge:
         ordinal: int,
         position: int,
     ) -> list[Cut]:
-        """Give the bytes behind the end that are no old lap's."""
+        """Return the bytes behind the end that are not of an old lap."""
         file = ordinal % self._files_count
         old = [
             head.position
@@ -367,7 +367,7 @@ class Judge:
         return [cut for cut in cuts if cut.data]
 
     def _evidence(self, heads: list[Head], ordinal: int) -> list[Cut]:
-        """Give what a file holds that will be overwritten although it is no old lap's."""
+        """Return the bytes of a file that will be overwritten and are not of an old lap."""
         if ordinal - self._superblock.tail_ordinal >= self._files_count:
             return []
         file = ordinal % self._files_count

@@ -1,6 +1,6 @@
 """The node's layout record: how many shards there are, and in which generation of folders (O2.5).
 
-Four copies as in the superblock; whoever changes the shard count writes it last.
+Four copies as in the superblock. A change of the shard count writes it last.
 """
 
 import struct
@@ -28,7 +28,7 @@ class LayoutRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode_layout(record: LayoutRecord, *, sequence: int) -> tuple[bytes, ...]:
-    """Write the four blocks; they go to the disk one at a time, each synced."""
+    """Return the four blocks; write and sync them one at a time."""
     assert record.shard_count > 0, "a node without shards holds nothing"
     assert 0 <= record.replica < record.replica_count, "replicas are numbered from 0"
     payload = _FIELDS.pack(
@@ -43,15 +43,15 @@ def encode_layout(record: LayoutRecord, *, sequence: int) -> tuple[bytes, ...]:
 
 
 def choose_layout(data: Data) -> Choice:
-    """Give what the four copies say together."""
+    """Return the record that the four copies agree on."""
     return choose_copy(data, magic=_MAGIC, version=LAYOUT_VERSION)
 
 
 def decode_layout(payload: Data) -> LayoutRecord:
-    """Read what a valid copy holds.
+    """Return the layout that a valid copy holds.
 
     Raises:
-        CorruptError: No node wrote this.
+        CorruptError: The bytes are not those of a layout.
     """
     if len(payload) != _FIELDS.size:
         raise CorruptError(f"layout record of {len(payload)} bytes, {_FIELDS.size} wanted")

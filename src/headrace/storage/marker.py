@@ -1,6 +1,6 @@
-"""The file that says a folder was formatted, for whom, and in which of its lives.
+"""The file that marks a folder as formatted, with the identity of its store.
 
-Without it an empty folder of a known node would look like a new one, and a replica that forgot its
+Without it an empty folder of a known node would look like a new one, and a replica that lost its
 votes would vote again.
 """
 
@@ -26,18 +26,18 @@ class VersionError(CorruptError):
 
 
 def encode_marker(identity: Identity) -> bytes:
-    """Give the whole file."""
+    """Return the whole file."""
     covered = _HEAD.pack(_MAGIC, MARKER_VERSION, MARKER_BYTES) + identity.pack()
     assert len(covered) == _CHECKSUM_AT, "the checksum ends the file"
     return covered + xxh3_64(covered).to_bytes(8, "little")
 
 
 def decode_marker(data: Data) -> Identity:
-    """Read the file.
+    """Return the identity in the file.
 
     Raises:
         VersionError: It is of another version.
-        CorruptError: It is cut or damaged, or no marker.
+        CorruptError: It is cut or damaged, or is no marker.
     """
     if len(data) < MARKER_BYTES:
         raise CorruptError(f"marker of {len(data)} bytes, {MARKER_BYTES} wanted")

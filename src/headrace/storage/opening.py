@@ -1,11 +1,11 @@
-"""Decides what the files of a store are worth before any of them is touched.
+"""Decides whether the files of a store can be used, before any of them is written.
 
 ```
 marker -> superblock -> checkpoint -> journal
 ```
 
-Each step may end it: with `Lost`, when peers must bring everything back, or with `Refusal`, when a
-person must look.
+Each step may end the opening: with `LostError` if peers must restore everything, or with
+`RefusalError` if an operator must decide.
 """
 
 from collections.abc import Mapping
@@ -49,7 +49,7 @@ _REMEDY_VERSION = "start the release that wrote it"
 
 
 class LostError(Exception):
-    """The store is gone; peers have what it held."""
+    """The store is lost; peers hold its data."""
 
 
 class RefusalError(Exception):
@@ -71,14 +71,14 @@ class Loaded(msgspec.Struct, kw_only=True):
 
     @property
     def moment(self) -> Moment:
-        """The last start that the store knows, and whether its groups lived after that."""
+        """The last start that the store knows, and whether it was written after that."""
         old = self.superblock
         is_begun = old.is_clean or self.verdict.last >= old.first_sequence
         return Moment(old.start, is_begun)
 
 
 class Opener:
-    """Reads the files of one store; collects findings on its way."""
+    """Reads the files of one store; collects findings."""
 
     def __init__(self, config: StoreConfig, files: Mapping[str, bytes]) -> None:
         self._config = config
@@ -87,11 +87,11 @@ class Opener:
         self.findings: list[Finding] = []
 
     def load(self) -> Loaded:
-        """Give what the files hold.
+        """Return the contents of the files.
 
         Raises:
-            LostError: Marker, superblock or checkpoint are gone, and there are peers.
-            RefusalError: They are gone and there are no peers; or the files are another store's,
+            LostError: Marker, superblock or checkpoint are missing, and there are peers.
+            RefusalError: They are missing and there are no peers; or the files are another store's,
                 or of another version; or what was synced is damaged and there are no peers.
         """
         identity = self._load_marker()
@@ -193,7 +193,7 @@ class Opener:
         return checkpoint
 
     def _check_age(self, superblock: Superblock, heads: list[Head]) -> None:
-        """Find out a superblock from an older copy: each opening is named there first (DK16)."""
+        """Detect a superblock from an older copy: it names each opening first (DK16)."""
         newest = max([head.opening for head in heads], default=0)
         if newest > superblock.opening:
             text = (

@@ -1,4 +1,4 @@
-"""What the store asks of the disk, in order, until it is taken."""
+"""The effects and findings of a store, in order, until they are taken."""
 
 from typing import TypeVar
 
@@ -10,7 +10,7 @@ E = TypeVar("E", bound=DiskEffect)
 
 
 class Outbox:
-    """Collects effects and findings; gives out tokens, each once."""
+    """Collects effects and findings; issues tokens, each once."""
 
     def __init__(self) -> None:
         self.probes = Probes()
@@ -19,7 +19,7 @@ class Outbox:
         self._token = 0
 
     def new_token(self) -> int:
-        """Give a token that no other effect of this store has."""
+        """Return a token that no other effect of this store has."""
         self._token += 1
         return self._token
 
@@ -32,7 +32,7 @@ class Outbox:
         self._findings.append(finding)
 
     def take_effects(self) -> list[DiskEffect]:
-        """Give all effects, once."""
+        """Return all effects, each once."""
         effects, self._effects = self._effects, []
         return effects
 
@@ -51,6 +51,6 @@ class Outbox:
         assert all(0 < token <= self._token for token in tokens), "tokens are given out here"
 
     def take_findings(self) -> list[Finding]:
-        """Give all findings, once."""
+        """Return all findings, each once."""
         findings, self._findings = self._findings, []
         return findings

@@ -1,4 +1,4 @@
-"""Reads ops back from the journal: header and body, verified before anyone sees them."""
+"""Reads ops from the journal: header and body, verified before they are returned."""
 
 import msgspec
 
@@ -13,7 +13,7 @@ from headrace.storage.records import Place, is_body_of
 
 
 class _Read(msgspec.Struct):
-    """One read of two parts; a part that is still missing is none."""
+    """One read of two parts; a part is None until it arrives."""
 
     token: int
     group: int
@@ -24,7 +24,7 @@ class _Read(msgspec.Struct):
 
 
 class Reads:
-    """Keeps the reads that are on their way and those that have come."""
+    """Keeps the pending reads and the completed ones."""
 
     def __init__(self, journal: Journal, outbox: Outbox) -> None:
         self._journal = journal
@@ -45,7 +45,7 @@ class Reads:
         return True
 
     def on_read(self, token: int, data: bytes | None) -> None:
-        """Take one part."""
+        """Accept one part of a read."""
         if (read := self._headers.pop(token, None)) is not None:
             read.header = data or b""
         elif (read := self._bodies.pop(token, None)) is not None:
@@ -56,7 +56,7 @@ class Reads:
             self._done.append(self._verify(read, read.header, read.body))
 
     def take(self) -> list[tuple[int, bytes, bytes]]:
-        """Give what has come, once; a damaged op has neither header nor body."""
+        """Return the completed reads, each once; a damaged op has neither header nor body."""
         done, self._done = self._done, []
         return done
 

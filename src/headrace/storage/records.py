@@ -8,7 +8,7 @@ entry  = [entry header 24][extra: 256 bytes of a Prepare's header, 8 of a ViewSt
 The page docs/formats/journal.md has the tables.
 
 Invariants: the record's checksum covers its header and all entries; a body is covered by what its
-            prepare says of it. A record names its own place, so that it is believed nowhere else.
+            prepare says of it. A record names its own place, so that it is valid nowhere else.
 """
 
 import struct
@@ -59,7 +59,7 @@ assert _HEAD.size <= _CHECKSUM_AT, "the fields end before the checksum"
 
 
 class Kind(IntEnum):
-    """What an entry says."""
+    """The kinds of entries."""
 
     PREPARE = 1
     TRUNCATE = 2
@@ -100,7 +100,7 @@ class Entry(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """How many bytes it takes of a record."""
+        """How many bytes of a record it takes."""
         return ENTRY_BYTES + len(self.extra) + len(self.body or b"")
 
 
@@ -135,7 +135,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def prepare_entry(header: bytes, body: Buffer | None, *, is_never_held: bool) -> Entry:
-    """Give the entry of one op; a body that is still awaited is none."""
+    """Return the entry of one op; `body` is None while it is still missing."""
     assert len(header) == HEADER_BYTES, "a prepare is stored with its whole header"
     assert body is None or len(body) == prepare_body_bytes(header), "the header names its body"
     if header[KIND_OFFSET] != FrameKind.PREPARE:  # A repaired prepare is the prepare it repeats.
@@ -145,7 +145,7 @@ def prepare_entry(header: bytes, body: Buffer | None, *, is_never_held: bool) ->
 
 
 def view_entry(state: ViewState) -> Entry:
-    """Give the entry of a group's view."""
+    """Return the entry of a group's view."""
     assert state.log_view <= state.view, "no log is newer than the view of its group"
     flags = (
         (_FLAG_SUSPECT if state.is_suspect else 0)
@@ -157,7 +157,7 @@ def view_entry(state: ViewState) -> Entry:
 
 
 def view_of(entry: Entry) -> ViewState:
-    """Give the view that an entry holds."""
+    """Return the view that an entry holds."""
     view, log_view = entry.second & 0xFFFFFFFF, entry.second >> 32
     commit = int.from_bytes(entry.extra, "little")
     return ViewState(
@@ -172,19 +172,19 @@ def view_of(entry: Entry) -> ViewState:
 
 
 def prepare_op(header: Data) -> int:
-    """Give the op of a prepare header."""
+    """Return the op of a prepare header."""
     op: int = _OP.unpack_from(header)[0]
     return op
 
 
 def prepare_group(header: Data) -> int:
-    """Give the group of a prepare header."""
+    """Return the group of a prepare header."""
     group: int = _GROUP.unpack_from(header)[0]
     return group
 
 
 def prepare_body_bytes(header: Data) -> int:
-    """Give how long the body of a prepare is; below zero if the header is none of ours."""
+    """Return the length of the body of a prepare; negative if the header is not ours."""
     size: int = _SIZE.unpack_from(header)[0]
     return size - HEADER_BYTES
 
@@ -198,7 +198,7 @@ def is_body_of(header: Data, body: Data) -> bool:
 
 
 def record_bytes(entries_bytes: int) -> int:
-    """Give the size of a record whose entries have that size together."""
+    """Return the size of a record whose entries take so many bytes together."""
     size = RECORD_HEADER_BYTES + entries_bytes
     return size + -size % RECORD_ALIGNMENT
 
@@ -206,10 +206,10 @@ def record_bytes(entries_bytes: int) -> int:
 def build_record(
     key: JournalKey, head: Head, entries: Sequence[Entry], *, is_followed: bool
 ) -> tuple[tuple[Buffer, ...], int, list[int]]:
-    """Give the record's bytes, its checksum, and where each body lies in it.
+    """Return the bytes of a record, its checksum, and the position of each body in it.
 
-    Of `head` the fields that follow from the entries are not read. Behind a record that is not the
-    last of its file comes a terminator: what an earlier lap left there must not be taken for more.
+    The fields of `head` that follow from the entries are not read. A terminator follows each record
+    but the last of its file, so that bytes of an earlier lap are not read as a further record.
     """
     assert entries
     body_at = RECORD_HEADER_BYTES + sum(ENTRY_BYTES + len(entry.extra) for entry in entries)
@@ -255,9 +255,9 @@ def build_record(
 
 
 def read_head(data: Data, position: int) -> Head | None:
-    """Give the header of the record at a position, or nothing if its checksum is wrong.
+    """Return the header of the record at a position, or None if its checksum is wrong.
 
-    Whose record it is, of which version and of which place, is for the caller to judge.
+    The caller checks store, version and position.
     """
     if len(data) - position < RECORD_HEADER_BYTES:
         return None
@@ -291,9 +291,9 @@ def read_head(data: Data, position: int) -> Head | None:
 
 
 def read_entries(data: Data, head: Head) -> list[tuple[Entry, int, int]]:
-    """Give the entries of a record, each with the places of its header and body in the file.
+    """Return the entries of a record, each with the positions of its header and body in the file.
 
-    A damaged body is left out of its entry: place 0. Bodies outside the file are damaged ones.
+    An entry whose body is damaged, or lies outside the file, has no body and position 0.
 
     Raises:
         CorruptError: The entries are none that this version writes.

@@ -1,4 +1,4 @@
-"""Puts together what checkpoint and journal hold: every group's view, log and bodies.
+"""Restores every group from checkpoint and journal: view, log and bodies.
 
 A body that cannot be read is one of two things (DK6). At or below the sync point it is **rotten**:
 it was synced, so the op may have been acknowledged, and now it is lost. Above, it is **torn**:
@@ -51,7 +51,7 @@ class _Held(msgspec.Struct, frozen=True):
 
 
 class _Group:
-    """One group while the journal is replayed."""
+    """One group during the replay."""
 
     def __init__(self, group: int, checkpoint: GroupCheckpoint | None) -> None:
         self.checkpoint = checkpoint
@@ -66,10 +66,10 @@ class _Group:
 
 
 class Recovered(msgspec.Struct):
-    """What the store hands out, and the damage that only a peer can repair.
+    """The recovered groups, and the damage that only a peer can repair.
 
-    `verdicts` are what the next record must say of torn bodies: once records follow them, the sync
-    point has passed them, and they would seem rotten.
+    `verdicts` are the entries that the next record must hold for torn bodies: once records follow,
+    the sync point has passed them, and they would seem rotten.
     """
 
     groups: tuple[RecoveredGroup, ...]
@@ -94,9 +94,10 @@ class Replay:
             self._groups[one.state.group] = _Group(one.state.group, one)
 
     def run(self, *, suspect_at: int, power_lost_at: int) -> Recovered:
-        """Give every group.
+        """Return every group.
 
-        Those are suspect that no view state from `suspect_at` on cleared; likewise for the power.
+        A group is suspect unless a view state from `suspect_at` on clears it; likewise for the
+        power loss.
         """
         for record in self._verdict.records:
             for entry, header_at, body_at in record.entries:
@@ -178,7 +179,7 @@ class Replay:
             del self._groups[number]
             if is_newer:
                 self._ceilings.pop(number, None)
-        else:  # The checkpoint holds a later life of the group.
+        else:  # The checkpoint holds a later incarnation of the group.
             group.ops = {}
 
     def _group(self, number: int) -> _Group:
@@ -197,7 +198,7 @@ class Replay:
             assert place.is_never_held == group.ops[op].is_never_held, "it is of the same entry"
 
     def _judge_bodies(self, group: _Group, found: RecoveredGroup) -> RecoveredGroup:
-        """Let damaged bodies count as what they are: rotten or torn (see the table above)."""
+        """Return the group after judging its damaged bodies, by the table above."""
         is_suspect = found.state.is_suspect
         commit = _known_commit(found)
         for op in sorted(group.ops):
@@ -239,7 +240,7 @@ def _recovered(group: _Group, suspect_at: int, lost_at: int, power_lost_at: int)
             state.log_view,
             state.commit,
             is_suspect=is_suspect,
-            # A synced record that is gone may have held a later view.
+            # A lost synced record may have held a later view.
             is_view_lost=state.is_view_lost or group.state_sequence < lost_at,
             is_tail_lost=state.is_tail_lost or group.state_sequence < power_lost_at,
         ),
@@ -249,7 +250,7 @@ def _recovered(group: _Group, suspect_at: int, lost_at: int, power_lost_at: int)
 
 
 def _known_commit(found: RecoveredGroup) -> int:
-    """Give the highest op that the view state, or an entry linked to the head, calls committed."""
+    """Return the highest op that the view state, or an entry linked to the head, has committed."""
     commit = found.state.commit
     above: PrepareHeader | None = None
     for entry in reversed(found.entries):

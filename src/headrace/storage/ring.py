@@ -1,6 +1,6 @@
 """The files of the journal as a ring: which are in use, which are free, where the next record goes.
 
-A file's ordinal counts on for ever: `ordinal = (lap - 1) * files + file`, so the files in use are a
+The ordinal of a file never repeats: `ordinal = (lap - 1) * files + file`, so the files in use are a
 run of ordinals that ends at the head.
 
 Invariants: a record never spans two files; a file is opened only when its space is taken.
@@ -31,7 +31,7 @@ class UsedFile(msgspec.Struct):
 
 
 class Ring:
-    """Keeps account of space; it moves no bytes."""
+    """Accounts for the space of the journal; it moves no bytes."""
 
     def __init__(
         self,
@@ -55,26 +55,26 @@ class Ring:
         self._ready_count = self._count_ready()  # files behind the head, free and with their space
 
     def file_of(self, ordinal: int) -> int:
-        """Give the number of the file of an ordinal."""
+        """Return the number of the file of an ordinal."""
         return ordinal % self.files_count
 
     def lap_of(self, ordinal: int) -> int:
-        """Give which time round that is, from 1."""
+        """Return the lap of an ordinal, from 1."""
         return ordinal // self.files_count + 1
 
     @property
     def used_bytes(self) -> int:
-        """How much lies between the oldest entry that is kept and the head."""
+        """How many bytes lie between the oldest kept entry and the head."""
         return (len(self.used) - 1) * self.file_bytes + self.position
 
     @property
     def admission_bytes(self) -> int:
-        """How much of the journal admission may fill."""
+        """How many bytes of the journal admission may fill."""
         return (self.files_count - ADMISSION_FILES_FREE) * self.file_bytes
 
     @property
     def reserve_bytes(self) -> int:
-        """How much is kept for ops that make room, in the file that control entries may open."""
+        """How many bytes are kept for ops that make room, in the file for control entries."""
         return self.file_bytes // RESERVE_SHARE
 
     @property
@@ -90,17 +90,17 @@ class Ring:
         return ready
 
     def allocate(self, file: int) -> None:
-        """Note that a file has its space."""
+        """Note that a file is allocated."""
         assert 0 <= file < self.files_count, "it is a file of this ring"
         self._is_allocated[file] = True
         self._ready_count = self._count_ready()
 
     def wanted_file(self) -> int | None:
-        """Give the next file whose space should be taken, or nothing."""
+        """Return the next file to allocate, or None."""
         ahead = min(self.files_count - len(self.used), _FILES_AHEAD)
         is_head_full = self.position == self.file_bytes
         if self._ready_count >= ahead and (is_head_full or self._is_allocated[self._head_file]):
-            return None  # The usual answer, at once.
+            return None  # The usual case, without a walk.
         for step in range(1 if is_head_full else 0, ahead + 1):
             file = self.file_of(self.head.ordinal + step)
             if not self._is_allocated[file]:
@@ -127,9 +127,9 @@ class Ring:
         return ready >= ADMISSION_FILES_FREE
 
     def can_admit_reserved(self, sizes: Iterable[int], parts: int) -> bool:
-        """Whether these records fit with the help of so many parts of the reserve.
+        """Whether these records fit if they use so many parts of the reserve.
 
-        The file for live entries stays free, and of the one before it what control entries need.
+        The file for live entries stays free, and so does the share of control entries.
         """
         assert 0 < parts <= RESERVE_PARTS, "nobody may use more than the reserve"
         _, ready, position = self._after(sizes)
@@ -138,7 +138,7 @@ class Ring:
         return ready > CONTROL_FILES_FREE
 
     def _after(self, sizes: Iterable[int]) -> tuple[int, int, int]:
-        """Give how many files these records open, how many are then free, and the position."""
+        """Return how many files these records open, how many are then free, and the position."""
         position, opened = self.position, 0
         is_head_used = False
         for size in sizes:
@@ -152,7 +152,7 @@ class Ring:
         return opened, self._ready_count - opened, position
 
     def advance(self, size: int, sequence: int) -> int:
-        """Take the place for the next record; return its position in the head, maybe a new one."""
+        """Reserve the place of the next record; return its position in the head file."""
         if self.position + size > self.file_bytes:
             self.open_next(sequence)
         position = self.position

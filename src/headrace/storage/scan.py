@@ -1,4 +1,4 @@
-"""Finds the records in the bytes of the journal files; judges only whose they are."""
+"""Finds the records in the bytes of the journal files; checks only their store."""
 
 from collections.abc import Mapping
 
@@ -18,8 +18,7 @@ from headrace.storage.records import (
 class Scan(msgspec.Struct):
     """All records whose header and entries are as they were written, in no order.
 
-    `refusal` says why none of them may be used: the files are another store's, or of another
-    version.
+    `refusal` is the reason why none of them may be used: another store, or another version.
     """
 
     heads: list[Head]
@@ -28,7 +27,7 @@ class Scan(msgspec.Struct):
     refusal_position: int = 0
 
     def refuse(self, sentence: str, *, file: str, position: int) -> None:
-        """Remember the first reason."""
+        """Keep the first reason."""
         if not self.refusal:
             self.refusal, self.refusal_file, self.refusal_position = sentence, file, position
 
@@ -42,7 +41,7 @@ def scan_journal(files: Mapping[str, bytes], *, files_count: int, key: JournalKe
 
 
 def _scan_file(scan: Scan, data: bytes, file: int, key: JournalKey) -> None:
-    """Walk one file; where there is no record, go on at the next place that may hold one."""
+    """Walk one file; where there is no record, continue at the next possible position."""
     position = 0
     while position < len(data):
         head = read_head(data, position)

@@ -1,8 +1,8 @@
-"""The store of one shard: journal, superblock and checkpoints behind one door.
+"""The store of one shard: journal, superblock and checkpoints behind one interface.
 
-The caller stages entries, flushes once per turn, carries out the effects in their order, and hands
-back the disk's events. The pages docs/formats/journal.md, superblock.md and checkpoint.md have the
-formats.
+The caller stages entries, flushes once per turn, carries out the effects in order, and passes the
+events of the disk to `step`. The formats are in docs/formats: journal.md, superblock.md and
+checkpoint.md.
 
 Flow:       replicate, recover.
 Invariants: nothing is durable before the disk's event says so; a store opened from any image that a
@@ -89,12 +89,12 @@ assert FRAME_BYTES_MAX + RECORD_OVERHEAD_BYTES < 1 << 32, "a record has a length
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True):
-    """A store that goes on.
+    """A store that was opened.
 
     `is_suspect`: groups that are not listed may have been lost, and are suspect too.
     `life`: a number that rises with every opening, and over replaced stores too.
-    `is_rotten`: such groups may have promised views that are forgotten.
-    `is_first`: nobody has opened it before, so no group of it can have a forgotten past.
+    `is_rotten`: such groups may have entered views that are lost.
+    `is_first`: this is its first opening, so none of its groups can have lost anything.
     `is_power_loss`: a stop was not clean, and the machine has been started since: what was written
     and not synced may be gone, of groups that are not listed too.
     `quarantine`: bytes that the store will overwrite; keep them before any effect is carried out.
@@ -116,7 +116,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wiped(msgspec.Struct, frozen=True):
-    """A store that lost what it knew: format it anew, with a new incarnation, and ask the peers."""
+    """A lost store: format it with a new incarnation, and restore it from the peers."""
 
     findings: tuple[Finding, ...]
 
@@ -129,7 +129,7 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 def format_store(config: StoreConfig, incarnation: int) -> dict[str, bytes]:
-    """Give the files of an empty store; write the marker last, and remove what was there before."""
+    """Return the files of an empty store; remove old files first, and write the marker last."""
     reserved_bytes = RESERVED_OPS_MIN * RECORD_OVERHEAD_BYTES
     assert config.journal_files >= FILES_MIN, "the configuration was checked"
     assert config.record_bytes_max <= file_bytes_of(config), "a record fits a file"
@@ -149,10 +149,10 @@ def format_store(config: StoreConfig, incarnation: int) -> dict[str, bytes]:
 
 
 def open_store(config: StoreConfig, files: Mapping[str, bytes]) -> Opened | Wiped | Refused:
-    """Judge what the disk returned, and give a store that goes on from there.
+    """Return a store that continues from the files of a disk.
 
-    The files must have been synced before they were read: what a killed process left in the page
-    cache is taken for durable.
+    Sync the files before reading them: what a killed process left in the page cache is taken for
+    durable.
     """
     opener = Opener(config, files)
     try:
@@ -217,7 +217,7 @@ class Store:
         self._stop = _Stop.UNASKED
         self._is_dated = config.start > 0
         self._noted_ordinal = -1  # the newest file of which the superblock knows a synced record
-        self._is_naming = False  # the superblock is being told of what is synced
+        self._is_naming = False  # the superblock is being written to name what is synced
         for name in leftovers:
             self._outbox.put(RemoveFile(name))
         verdict, old = loaded.verdict, loaded.superblock
@@ -260,12 +260,12 @@ class Store:
 
     @property
     def probes(self) -> Probes:
-        """The marks that were reached."""
+        """The probes that were hit."""
         return self._outbox.probes
 
     @property
     def is_open(self) -> bool:
-        """Whether this opening is named on the disk: nothing may leave the node before (MD-26)."""
+        """Whether the superblock names this opening: nothing may leave the node before (MD-26)."""
         return self._is_open
 
     @property
@@ -275,12 +275,12 @@ class Store:
 
     @property
     def written(self) -> int:
-        """The highest sequence that is known to be written; others may be, if nobody waits."""
+        """The highest sequence known to be written; later ones may be, if nothing awaits them."""
         return self._journal.written
 
     @property
     def issued(self) -> int:
-        """The highest sequence that was given out."""
+        """The highest sequence that was issued."""
         return self._journal.issued
 
     @property
@@ -290,14 +290,14 @@ class Store:
 
     @property
     def named(self) -> int:
-        """The highest sequence that the superblock knows to be synced: its loss is not unseen."""
+        """The highest sequence that the superblock names as synced: its loss is detected."""
         return self._writer.current.synced
 
     def name_synced(self) -> None:
-        """Have the superblock name the highest synced record (O2.9); `named` says when it does.
+        """Name the highest synced record in the superblock (O2.9); `named` says when it is done.
 
-        One write stands for all records that are synced when it begins, so while one is under way
-        another is not begun.
+        One write names all records that are synced when it begins. A second write does not begin
+        while one is pending.
         """
         assert self._first <= self._journal.synced, "the superblock knows what recovery read"
         if not self._is_naming and self.named < self._journal.synced:
@@ -320,14 +320,14 @@ class Store:
 
     @property
     def is_checkpointing(self) -> bool:
-        """Whether a checkpoint is on its way."""
+        """Whether a checkpoint is running."""
         return self._checkpointer.is_running
 
     @property
     def is_without_space(self) -> bool:
         """Whether the disk has no space for a checkpoint or the next file of the journal.
 
-        Both are tried again each second.
+        Both are retried each second.
         """
         return self._checkpointer.is_without_space or self._journal.is_starved
 
@@ -340,7 +340,7 @@ class Store:
     def stage_prepare(
         self, header: bytes, body: Buffer | None, *, is_never_held: bool = False
     ) -> None:
-        """Stage an op; without a body when that is still awaited.
+        """Stage an op; without a body while that is still missing.
 
         `is_never_held` is kept with an op without a body: it was never acknowledged here.
         """
@@ -348,24 +348,24 @@ class Store:
         self._journal.stage(prepare_entry(header, body, is_never_held=is_never_held))
 
     def stage_truncate(self, group: int, from_op: int) -> None:
-        """Stage that the ops of a group from one on are gone."""
+        """Stage the removal of the ops of a group from one on."""
         assert from_op > 0, "op 0 is the empty log"
         assert self._stop is _Stop.UNASKED, "a store that stops takes no more entries"
         self._journal.stage(Entry(Kind.TRUNCATE, 0, group, from_op))
 
     def stage_view(self, state: ViewState) -> None:
-        """Stage a group's view; it must be synced before the replica speaks in it (MD-26)."""
+        """Stage a group's view; it must be synced before a frame of it is sent (MD-26)."""
         assert self._stop is _Stop.UNASKED, "a store that stops takes no more entries"
         self._journal.stage(view_entry(state))
 
     def stage_gone(self, group: int) -> None:
-        """Stage that a group is gone, with all it had."""
+        """Stage the removal of a group with all its ops."""
         assert self._stop is _Stop.UNASKED, "a store that stops takes no more entries"
         self._ceilings.pop(group, None)
         self._journal.stage(Entry(Kind.GROUP_GONE, 0, group))
 
     def stage_ceiling(self, group: int, offset: int) -> None:
-        """Stage the offset below which a group may give out offsets that are not yet durable."""
+        """Stage the offset below which a group may assign offsets that are not yet durable."""
         assert self._stop is _Stop.UNASKED, "a store that stops takes no more entries"
         self._ceilings[group] = offset
         self._journal.stage(Entry(Kind.OFFSET_CEILING, 0, group, offset))
@@ -373,13 +373,13 @@ class Store:
     def flush(self, *, sync: bool, is_awaited: bool = True) -> int:
         """Write what was staged; return the sequence that stands for all of it, 0 for nothing.
 
-        Without `sync` a sync follows 5 ticks or 16 MiB later. Only for what `is_awaited` it is
-        told that it is written.
+        Without `sync` a sync follows after 5 ticks or 16 MiB. `written` reaches the sequence
+        before the sync only if `is_awaited`.
         """
         return self._journal.flush(sync=sync, is_awaited=is_awaited)
 
     def begin(self) -> None:
-        """Let the groups live; where starts are numbered, nothing is written before (DK16)."""
+        """Start the groups; if starts are numbered, nothing is written before (DK16)."""
         if self._is_dated:
             assert self._is_open, "the opening is durable before any record"
             self._let_write()
@@ -393,10 +393,10 @@ class Store:
         held_bytes: int = 0,
         reserve_parts: int = 0,
     ) -> bool:
-        """Whether an op with such a body may be staged now; stage it before you ask again.
+        """Whether an op with a body of this size may be staged now; stage it before the next call.
 
-        So many others, with so many bytes of bodies, are held back and may be staged before it.
-        It may use so many parts of what is kept for ops that make room (O2.10).
+        `held_count` other ops, with `held_bytes` of bodies, are held back and may be staged
+        before it. It may use `reserve_parts` of the reserve for ops that make room (O2.10).
         """
         assert 0 <= reserve_parts <= RESERVE_PARTS, "nobody may use more than the reserve"
         if self._journal.has_room(body_bytes, held_count, held_bytes):
@@ -410,13 +410,13 @@ class Store:
         return False
 
     def room_code(self, body_bytes: int) -> Code | None:
-        """Say why there is no room for an op; nothing if a checkpoint will make some."""
+        """Return why there is no room for an op, or None if a checkpoint will make some."""
         if not self._journal.holds(body_bytes):
             return Code.TOO_BIG_MESSAGE_PAYLOAD
         return Code.CANNOT_APPEND_MESSAGE if self.is_without_space else None
 
     def step(self, event: DiskEvent) -> None:
-        """Take one event of the disk."""
+        """Handle one event of the disk."""
         match event:
             case Written():
                 self._journal.on_written(event.sequence)
@@ -436,12 +436,12 @@ class Store:
         self._try_stop()
 
     def tick(self, now: int) -> None:
-        """Let time pass: `now` counts ticks of 10 ms and never falls."""
+        """Advance the time: `now` counts ticks of 10 ms and never falls."""
         self._journal.tick(now)
         self._checkpointer.tick(now)
 
     def take_effects(self) -> list[DiskEffect]:
-        """Give what the disk must do, in order, once."""
+        """Return the effects for the disk, in order, each once."""
         return self._outbox.take_effects()
 
     def read(self, group: int, op: int, token: int) -> bool:
@@ -449,15 +449,15 @@ class Store:
         return self._reads.start(group, op, token)
 
     def take_reads(self) -> list[tuple[int, bytes, bytes]]:
-        """Give the reads that have come: token, header, body; both empty when it is damaged."""
+        """Return the completed reads: token, header, body; both empty when the op is damaged."""
         return self._reads.take()
 
     def capture(self, group: GroupCheckpoint) -> None:
-        """Have a group in the next checkpoint as it is given here; nothing is written yet."""
+        """Put a group into the next checkpoint; nothing is written yet."""
         self._checkpointer.stage(group)
 
     def capture_gone(self, group: int) -> None:
-        """Leave a group out of the next checkpoint."""
+        """Remove a group from the next checkpoint."""
         self._checkpointer.stage_gone(group)
 
     def begin_checkpoint(
@@ -465,11 +465,11 @@ class Store:
     ) -> int:
         """Make all groups durable as they are; return the number that `checkpointed` will reach.
 
-        Every group that has changed since the last checkpoint must be given here or to `capture`
-        before, at first every group of the store; the others keep their block. `covered` is what
-        was `issued` when the groups were as they are given, if that was not just now. While a
-        checkpoint runs, the newest one asked for waits. `live` gives the header and body of an op
-        above the commit point that must be kept; it is called in `step`, when files are freed.
+        Pass every group that has changed since the last checkpoint here or to `capture`, and every
+        group of the store to the first checkpoint; the others keep their block. `covered` is the
+        value of `issued` when the groups were in this state, by default the current one. While a
+        checkpoint runs, the newest request waits. `live` returns header and body of an op above
+        the commit point that must be kept; it is called in `step`, when files are freed.
         """
         if covered is None:
             covered = self._journal.issued
@@ -489,7 +489,7 @@ class Store:
         self._try_stop()
 
     def take_findings(self) -> list[Finding]:
-        """Give what was noticed since the last call."""
+        """Return the findings since the last call."""
         return self._outbox.take_findings()
 
     def check(self) -> None:
@@ -554,7 +554,7 @@ class Store:
         self._journal.pump()
 
     def _note_synced(self) -> None:
-        """Have the superblock know a synced record of this opening, and of every file of the ring.
+        """Name a synced record of this opening, and of every file of the ring, in the superblock.
 
         Without it, a file from an older copy in the place of the newest one would look like a
         journal that ends earlier (DK16).

@@ -45,7 +45,7 @@ class Superblock(msgspec.Struct, frozen=True, kw_only=True):
     `suspect_at`: every group is suspect unless a view state in a record of that sequence or a later
     one says otherwise; 0 when none is. `power_lost_at`: likewise, power was lost after the view
     state of a group was written, and so maybe what it had written and not synced. `start`: which
-    start of the node opened the store last; stores that differ in it are of two moments (DK16).
+    start of the node opened the store last; stores that differ in it are of two copies (DK16).
     """
 
     identity: Identity
@@ -76,7 +76,7 @@ class Superblock(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode_superblock(superblock: Superblock, *, copy: int, sequence: int) -> bytes:
-    """Write one copy."""
+    """Return the block of one copy."""
     return encode_copy(
         magic=_MAGIC,
         version=SUPERBLOCK_VERSION,
@@ -87,7 +87,7 @@ def encode_superblock(superblock: Superblock, *, copy: int, sequence: int) -> by
 
 
 def encode_superblock_file(superblock: Superblock, *, sequence: int) -> bytes:
-    """Write all copies, as a formatted store begins with."""
+    """Return all copies, as in a newly formatted store."""
     blocks = encode_copies(
         magic=_MAGIC, version=SUPERBLOCK_VERSION, sequence=sequence, payload=_payload(superblock)
     )
@@ -95,15 +95,15 @@ def encode_superblock_file(superblock: Superblock, *, sequence: int) -> bytes:
 
 
 def choose_superblock(data: Data) -> Choice:
-    """Give what the four copies say together."""
+    """Return the record that the four copies agree on."""
     return choose_copy(data, magic=_MAGIC, version=SUPERBLOCK_VERSION)
 
 
 def decode_superblock(payload: Data) -> Superblock:
-    """Read what a valid copy holds.
+    """Return the superblock that a valid copy holds.
 
     Raises:
-        CorruptError: No store wrote this.
+        CorruptError: The bytes are not those of a superblock.
     """
     try:
         fields = _FIELDS.unpack_from(payload)

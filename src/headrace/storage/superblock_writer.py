@@ -23,7 +23,7 @@ Change: TypeAlias = Callable[[Superblock], Superblock]
 
 
 class SuperblockWriter:
-    """Holds the superblock that a recovery would choose, and the changes that are on their way."""
+    """Holds the superblock that a recovery would choose, and the pending changes."""
 
     def __init__(
         self, current: Superblock, *, sequence: int, order: tuple[int, ...], outbox: Outbox
@@ -52,7 +52,7 @@ class SuperblockWriter:
             self._start()
 
     def on_written(self, token: int) -> bool:
-        """Take a completion; return whether it was one of ours."""
+        """Handle a completion; return whether it belongs to this writer."""
         if token != self._token:
             return False
         self._token = 0
