@@ -1,11 +1,11 @@
 """The one C file, its pure-Python twin, and the choice between them: the lowest layer.
 
-Whatever must touch every message of a batch is here: admission, verification, search, slices,
-and the way to and from columns. The functions are described in `twin.py`.
+All code that touches every message of a batch is here: admission, verification, search, slices,
+and the conversion to and from columns. The functions are described in `twin.py`.
 
 Batches are changed and compared in place. The native kernel works on 64 KiB and more without the
 interpreter lock, so the caller must not let another thread write to a buffer that is in use here:
-the result would then be of no use, though memory stays safe.
+the result would then be undefined, though memory stays safe.
 """
 
 from headrace.kernel.errors import BatchError, Reason
@@ -22,7 +22,7 @@ from headrace.kernel.layout import (
 from headrace.kernel.library import check_library
 
 NATIVE: bool
-"""Whether the C kernel was built and serves; if not, its Python twin does."""
+"""Whether the C kernel was built and is used; if not, its Python twin is."""
 
 try:
     from headrace.kernel import _native

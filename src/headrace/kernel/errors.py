@@ -8,7 +8,7 @@ from enum import IntEnum
 
 
 class Reason(IntEnum):
-    """What is wrong with a batch; the numbers are shared with `_native.c` and never reused."""
+    """Why a batch is invalid; the numbers are shared with `_native.c` and never reused."""
 
     HEADER_TRUNCATED = 1
     BATCH_LENGTH = 2
@@ -54,7 +54,7 @@ _TEXTS = {
 
 
 class BatchError(ValueError):
-    """A batch, or columns meant to become one, that the kernel refuses.
+    """A batch, or columns to build one from, that the kernel refuses.
 
     Attributes:
         reason: What is wrong.

@@ -1,4 +1,4 @@
-"""Where the bytes of a batch lie: the one place in Python that knows.
+"""The byte layout of a batch: its only definition in Python.
 
 ```
 batch = [batch header 256][frame]*
@@ -46,7 +46,7 @@ COLUMN_BYTES_MAX = 2**31 - 1
 BATCH_BYTES_MAX = 2**31 - 1
 OFFSET_MAX = 2**64 - 1
 
-# What `prove` says of a batch: base_offset, base_timestamp, position, and the chain before it.
+# A row that `prove` returns: base_offset, base_timestamp, position, and the chain before it.
 PROOF_ROW_BYTES = 32
 FOLD_RECORD_BYTES_MAX = 56
 

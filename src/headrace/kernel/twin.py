@@ -1,4 +1,4 @@
-"""The kernel in Python: serves where no compiler was found, and is what tests hold the C against.
+"""The kernel in Python: used without a compiler, and the reference for tests of the C file.
 
 Same functions, same results, same errors as `_native.c`: checks are made in the same order.
 Arguments are positional, as there.

@@ -1,5 +1,6 @@
-"""What is carried out for the core: effects, their completion events, the Protocols behind.
+"""The ports of the core: effects, their completion events, and the Protocols behind them.
 
-The core is told and answers; it never asks. An effect says what must now happen, in order; an event
-says that something did. Something is durable only once the disk's event says so.
+The core never calls the outside. It takes events and returns effects: an effect is something to
+carry out, in order; an event reports that something happened. Data is durable only once the event
+of the disk reports it.
 """

@@ -1,4 +1,4 @@
-"""What the core is told of its machine, and what it asks for beside files and sockets."""
+"""Events about the machine of the core, and effects beside files and sockets."""
 
 from typing import TypeAlias
 
@@ -8,7 +8,7 @@ from headrace.wire.numbers import SnapshotCompression, SnapshotType
 
 
 class HostFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """The process and its machine in numbers; times in microseconds."""
+    """Figures of the process and its machine; times in microseconds."""
 
     process_id: int = 0
     cpu_usage: float = 0.0
@@ -26,11 +26,11 @@ class HostFacts(msgspec.Struct, frozen=True, kw_only=True):
     threads_count: int = 0
     free_disk_space: int = 0
     total_disk_space: int = 0
-    counters: tuple[tuple[str, int], ...] = ()  # of what the core does not do itself
+    counters: tuple[tuple[str, int], ...] = ()  # of work outside the core
 
 
 class HostSampled(msgspec.Struct, frozen=True):
-    """The facts as they are now; told about once a second."""
+    """The current facts, about once a second."""
 
     facts: HostFacts
 
@@ -44,14 +44,14 @@ class MakeSnapshot(msgspec.Struct, frozen=True):
 
 
 class SnapshotMade(msgspec.Struct, frozen=True):
-    """The archive, or nothing when it could not be made."""
+    """The archive, or None if it could not be made."""
 
     token: int
     data: bytes | None
 
 
 class StopWanted(msgspec.Struct, frozen=True):
-    """The node is to end: make everything durable and mark the stop as clean (SH-23)."""
+    """The node must stop: make everything durable and mark the stop as clean (SH-23)."""
 
 
 HostEffect: TypeAlias = MakeSnapshot

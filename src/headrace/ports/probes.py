@@ -1,8 +1,8 @@
-"""Named marks in rare branches: a long simulation must reach each of them."""
+"""Named probes in rare branches: a long simulation must reach each of them."""
 
 
 class Probes:
-    """Counts how often each mark was reached; also what a node's counters are made of."""
+    """Counts how often each probe was hit; the counters of a node use them too."""
 
     __slots__ = ("counts",)
 
@@ -10,5 +10,5 @@ class Probes:
         self.counts: dict[str, int] = {}
 
     def hit(self, name: str) -> None:
-        """Count one passage."""
+        """Count one hit."""
         self.counts[name] = self.counts.get(name, 0) + 1

@@ -1,4 +1,4 @@
-"""What recovery found on the disk, as storage tells it to the rest."""
+"""The results of recovery, as storage returns them to the other packages."""
 
 import msgspec
 
@@ -8,11 +8,11 @@ from headrace.wire.replica.prepares import PrepareHeader
 
 
 class ViewState(msgspec.Struct, frozen=True):
-    """What a replica must not forget of a group before it speaks for it (MD-26).
+    """The state of a group that must be durable before the replica sends a frame of it (MD-26).
 
-    `is_suspect`: its log may have lost ops that it acknowledged, so the shortness of its log proves
-    nothing until a later view has been installed. `is_view_lost`: even the view may be older than
-    one that it promised, so it must hear of the view from others before it takes part (FM-7).
+    `is_suspect`: its log may have lost ops that it acknowledged, so a short log proves nothing
+    until a later view has been installed. `is_view_lost`: even the view may be older than one that
+    it has entered, so it must learn the view from others before it takes part (FM-7).
     `is_tail_lost`: power was lost, and so maybe what was written and not synced: nothing for a
     group that waits for syncs, acknowledged ops for one that does not. Its log does not say so yet.
     """
@@ -44,7 +44,7 @@ class RecoveredEntry(msgspec.Struct, frozen=True):
 
 
 class RecoveredGroup(msgspec.Struct, frozen=True):
-    """One group as the disk knows it.
+    """One group as recovered from the disk.
 
     Entries are in order of ops, above the checkpoint's commit point; an op may be missing.
     """
@@ -55,7 +55,7 @@ class RecoveredGroup(msgspec.Struct, frozen=True):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """Something that recovery noticed: counted, logged, shown by `headrace doctor`."""
+    """Something that recovery or the store noticed: counted, logged, shown by `headrace doctor`."""
 
     kind: str
     file: str

@@ -1,10 +1,10 @@
-"""What the core asks of the folder of segments, and what it answers.
+"""The effects for the folder of segments, and its events.
 
 The bytes of a segment file are a function of the partition's committed log: a write that is
-repeated writes the same bytes at the same place, so a crash at any step is mended by writing again.
-Where a write finds other bytes than a crash can have left of it, they go to quarantine first.
+repeated writes the same bytes at the same place, so writing again repairs a crash at any step.
+If a write finds bytes that no crash of it can have left, they go to quarantine first.
 A file is durable up to a length once a `SyncSegments` that names it is answered. An error of such
-a file fences its partition alone (O2.4): the answer says so, nothing raises.
+a file fences its partition alone (O2.4): the answer reports it, nothing raises.
 """
 
 from typing import TypeAlias
@@ -22,14 +22,14 @@ class SegmentFile(msgspec.Struct, frozen=True):
 
 
 class SegmentExtent(msgspec.Struct, frozen=True):
-    """A file and how many of its bytes the checkpoint vouches for, the header block included."""
+    """A file and how many of its bytes the checkpoint covers, the header block included."""
 
     file: SegmentFile
     length: int
 
 
 class WriteSegment(msgspec.Struct, frozen=True):
-    """Write bytes into a file, made if the position is 0; answered by `SegmentWritten`."""
+    """Write bytes into a file, created at position 0; answered by `SegmentWritten`."""
 
     token: int
     file: SegmentFile
@@ -40,7 +40,7 @@ class WriteSegment(msgspec.Struct, frozen=True):
 class SyncSegments(msgspec.Struct, frozen=True):
     """Make what was written of these files durable, and their names; answered by `SegmentsSynced`.
 
-    Syncs go on a thread of their own, in the order asked for.
+    Syncs run on a thread of their own, in the order of requests.
     """
 
     token: int
@@ -71,10 +71,10 @@ class ReadIndex(msgspec.Struct, frozen=True):
 
 
 class LogEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """The log of a partition once the journal is applied again: all that its files may hold.
+    """The log of a partition after the replay of the journal: all that its files may hold.
 
-    `lost_until`: messages below it may have gone with the power, and their offsets are not given
-    out again; 0 where none may have.
+    `lost_until`: messages below it may have been lost in a power failure, and their offsets are not
+    assigned again; 0 if none can be lost.
     """
 
     history_epoch: int
@@ -86,15 +86,15 @@ class LogEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OpenSegments(msgspec.Struct, frozen=True):
-    """Take up the files of a partition after a start; answered by `SegmentsOpened`.
+    """Open the files of a partition after a start; answered by `SegmentsOpened`.
 
-    Each must be there, with the header of its name and at least its length. Nothing is ever created
+    Each must exist, with the header of its name and at least its length. Nothing is ever created
     (finding 12), and a sync that fails is a fault of the partition (findings 1 and 2).
 
-    With the `end` of the log known, what lies beyond it is judged (`partitions.beyond`): files that
-    the log dropped go, messages that it does not have are a fault, anything else goes to
-    quarantine (FM-11). Without it, because other replicas have what the log lacks, files are cut to
-    their length and others of the partition are removed: they will be written again.
+    If the `end` of the log is known, bytes beyond it are judged (`partitions.beyond`): files that
+    the log dropped are removed, messages that it does not have are a fault, anything else goes to
+    quarantine (FM-11). Without it, other replicas have what the log lacks: files are cut to their
+    length, and other files of the partition are removed, because they will be written again.
     """
 
     token: int
@@ -132,14 +132,14 @@ class ListPartitions(msgspec.Struct, frozen=True):
 
 
 class SegmentWritten(msgspec.Struct, frozen=True):
-    """The write has returned; without space nothing may be taken as written: ask again later."""
+    """The write has returned; without space nothing counts as written: retry later."""
 
     token: int
     is_done: bool
 
 
 class SegmentsSynced(msgspec.Struct, frozen=True):
-    """The files are durable up to what was written before the sync was asked for."""
+    """The files are durable up to what was written before the sync was requested."""
 
     token: int
 
@@ -152,28 +152,28 @@ class SegmentFailed(msgspec.Struct, frozen=True):
 
 
 class SegmentRead(msgspec.Struct, frozen=True):
-    """The bytes, maybe fewer than asked for; none when the disk could not read them."""
+    """The bytes, maybe fewer than requested; None if the disk could not read them."""
 
     token: int
     data: bytes | None
 
 
 class IndexRead(msgspec.Struct, frozen=True):
-    """The index, unchecked; none when there is no such file or it cannot be read."""
+    """The index, unchecked; None if there is no such file or it cannot be read."""
 
     token: int
     data: bytes | None
 
 
 class SegmentFault(msgspec.Struct, frozen=True):
-    """What is wrong with a file: the sentence names it, the place and the remedy."""
+    """A fault of a file: the sentence names the file, the position and the remedy."""
 
     file: SegmentFile
     sentence: str
 
 
 class SegmentsOpened(msgspec.Struct, frozen=True):
-    """The files are taken up, durable as far as their extents; or what is wrong with them."""
+    """The files are open and durable as far as their extents; or their faults."""
 
     token: int
     faults: tuple[SegmentFault, ...]

@@ -20,7 +20,7 @@ def hash_of(password: bytes) -> str:
 
 
 def answer(effect: SecretEffect) -> SecretEvent:
-    """Return what the keeper of secrets answers."""
+    """Return what the credential hasher answers."""
     match effect:
         case VerifyPassword():
             is_right = effect.password_hash == hash_of(effect.password)
