@@ -57,8 +57,9 @@ class _Running:
     def components(self) -> Iterator[object]:
         """Return the parts that may check themselves."""
         yield from (self._plane, self._plane.store)
-        for replica in self._plane.groups.values():
-            yield from (replica, replica.machine)
+        if self._plane.has_begun:
+            for replica in self._plane.groups.values():
+                yield from (replica, replica.machine)
 
 
 class Product:

@@ -69,8 +69,9 @@ class ShardRunning:
         """Return the parts that may check themselves; the shard itself is checked every step."""
         for plane in (self.shard.metadata.plane, self.shard.data_plane):
             yield plane.store
-            for replica in plane.groups.values():
-                yield from (replica, replica.machine)
+            if plane.has_begun:
+                for replica in plane.groups.values():
+                    yield from (replica, replica.machine)
 
     def replicas(self) -> dict[Incarnation, Replica]:
         """Return its groups, as they are."""
