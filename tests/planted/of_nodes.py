@@ -346,7 +346,7 @@ _NODE = (
     bug(
         "requests_before_the_start",
         "A request that comes early can wait in the log.",
-        Edit(inbox.Inbox.put_request, "if not self.has_begun:", "if False:"),
+        Edit(inbox.Inbox.put_request, "not self.has_begun or ", ""),
     ),
     bug(
         "equal_is_repeated",

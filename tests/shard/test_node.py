@@ -472,6 +472,18 @@ def test_a_clean_stop_needs_no_repair() -> None:
     assert poll(node.client(client=9)).messages_count == 1
 
 
+def test_nothing_is_journaled_behind_a_clean_stop() -> None:
+    """SH-23: the mark says that no power cut can have taken anything."""
+    node = Whole()
+    client = with_topic(node)
+    node.step(StopWanted())
+    assert node.shard.is_stopped
+    with pytest.raises(RefusedError, match="TRANSIENT_NOT_ACCEPTED"):
+        client.send("s", "t", [b"too late"])
+    node.start()
+    assert poll(node.client(client=9)).messages_count == 0
+
+
 def test_a_poll_of_a_partition_that_goes_is_answered() -> None:
     node = Whole(tail_bytes_max=1)
     client = with_topic(node)

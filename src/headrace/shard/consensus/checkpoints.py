@@ -116,7 +116,8 @@ class Checkpoints:
         self._gone: dict[int, None] = {}  # groups that went while the running one was taken
         self._covered = 0
         # The end: a last checkpoint was asked for, is under way, and is durable.
-        self._is_stopping = self._is_last = self._is_over = False
+        self._is_stopping = self._is_last = False
+        self.is_over = False  # the last one is durable, and the stop is marked as clean
 
     def want(self, group: int) -> None:
         """Have a group's state made durable."""
@@ -162,7 +163,7 @@ class Checkpoints:
         return self._phase == Phase.CAPTURING
 
     def _is_due(self) -> bool:
-        if self._is_over or self._store.is_checkpointing:
+        if self.is_over or self._store.is_checkpointing:
             return False
         is_wanted = self._is_wanted or bool(self._wanted) or self._is_stopping
         return is_wanted or self._store.wants_checkpoint
@@ -279,7 +280,7 @@ class Checkpoints:
             replica.retain(is_checkpointing=False)
         self._retained = []
         if self._is_last:
-            self._is_over = True
+            self.is_over = True
             self._store.stop_clean()
         served, self._served = self._served, {}
         return list(served)

@@ -21,20 +21,22 @@ class Inbox:
     reply to a request that came too early.
     """
 
-    __slots__ = ("_groups", "_refuse", "has_begun", "is_awake", "queue")
+    __slots__ = ("_groups", "_refuse", "has_begun", "has_ended", "is_awake", "queue")
 
     def __init__(self, groups: Mapping[int, Replica], refuse: Callable[[SendReply], None]) -> None:
         self._groups = groups
         self._refuse = refuse
         self.queue: deque[tuple[Replica, GroupEvent]] = deque()
         self.has_begun = False  # whether the groups live
+        self.has_ended = False  # whether the store is marked as cleanly stopped
         self.is_awake = True
 
     def put_request(self, replica: Replica, header: RequestHeader, body: Buffer) -> None:
         """Take one request for a group; its effects come with the end of the turn."""
         self.is_awake = True
-        if not self.has_begun:
-            # The replica would take what it ordered now for something that the disk remembered.
+        if not self.has_begun or self.has_ended:
+            # The replica would take what it ordered now for something that the disk remembered;
+            # and a store that is marked as cleanly stopped takes no more ops.
             frame = encode_reply(header, b"", status=Code.TRANSIENT_NOT_ACCEPTED)
             self._refuse(SendReply(header.client, frame, ticket=header.ticket))
             return
@@ -42,7 +44,7 @@ class Inbox:
 
     def propose(self, group: int, event: OwnOp) -> None:
         """Take an op of the server itself; before the groups live it finds no place."""
-        if self.has_begun:
+        if self.has_begun and not self.has_ended:
             self.is_awake = True
             self.queue.append((self._groups[group], event))
 

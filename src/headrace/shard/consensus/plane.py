@@ -344,6 +344,7 @@ class Plane:
         self._run_inbox()
         served = self._checkpoints.end_if_durable()
         if served is not None:
+            self.inbox.has_ended = self._checkpoints.is_over
             self._tell_served(served)
             self._run_inbox()
         if self._journaling.has_staged:
@@ -362,6 +363,10 @@ class Plane:
 
     def _run_inbox(self) -> None:
         queue = self.inbox.queue
+        if self.inbox.has_ended:
+            # What is written behind the clean mark could be lost with the power, and the mark says
+            # that nothing was: so this replica acknowledges nothing more.
+            queue.clear()
         while queue:
             replica, event = queue.popleft()
             self.touched[replica.group] = None
