@@ -557,6 +557,12 @@ _STORAGE = (
         is_stall=True,
     ),
     bug(
+        "freed_files_wait",
+        "The next record that is written will use the files that were freed.",
+        Edit(checkpointing.Checkpointer._finish, "self._journal.pump()", "pass"),
+        is_stall=True,
+    ),
+    bug(
         "written_is_named",
         "A record that was written can be named: its sync was asked for.",
         Edit(

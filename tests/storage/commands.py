@@ -22,7 +22,8 @@ class Commands:
 
     store [REPLICAS]         format a store of one of that many replicas, and open it
     append GROUP COUNT       journal ops of 1000 bytes, each in a record of its own, with a sync
-    announce GROUP           journal the next op without its body, as one that was never held here
+    announce GROUP [COUNT]   journal the next ops without their bodies, as never held here; whether
+                             there is room for ops is not asked
     view GROUP VIEW          journal that a group is in a view
     commit GROUP OP          apply ops: the next checkpoint holds them
     checkpoint               begin a checkpoint
@@ -75,9 +76,12 @@ class Commands:
             last = self.journal(mine, header, body)
         return last
 
-    def do_announce(self, group: str) -> list[str]:
+    def do_announce(self, group: str, count: str = "1") -> list[str]:
         mine = self.stage.group(GROUPS[group])
-        return self.journal(mine, next_op(mine)[0], None)
+        last: list[str] = []
+        for _ in range(int(count)):
+            last = self.journal(mine, next_op(mine)[0], None)
+        return last
 
     def journal(self, group: Group, header: bytes, body: bytes | None) -> list[str]:
         group.op += 1
