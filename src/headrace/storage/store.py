@@ -360,13 +360,11 @@ class Store:
 
     def stage_gone(self, group: int) -> None:
         """Stage the removal of a group with all its ops."""
-        assert self._stop is _Stop.UNASKED, "a store that stops takes no more entries"
         self._ceilings.pop(group, None)
         self._journal.stage(Entry(Kind.GROUP_GONE, 0, group))
 
     def stage_ceiling(self, group: int, offset: int) -> None:
         """Stage the offset below which a group may assign offsets that are not yet durable."""
-        assert self._stop is _Stop.UNASKED, "a store that stops takes no more entries"
         self._ceilings[group] = offset
         self._journal.stage(Entry(Kind.OFFSET_CEILING, 0, group, offset))
 
