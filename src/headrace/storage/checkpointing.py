@@ -103,6 +103,8 @@ class _Changes(msgspec.Struct):
             self.gone.pop(group, None)
         self.blocks.update(later.blocks)
         self.commits.update(later.commits)
+        assert not self.blocks.keys() & self.gone.keys(), "a group that is gone has no block"
+        assert self.blocks.keys() == self.commits.keys(), "a block has its commit point"
 
 
 class _Order(msgspec.Struct):

@@ -111,6 +111,7 @@ class Index:
         """Drop the ops of a group from one on."""
         runs = self._runs.get(group, [])
         del runs[_split(runs, from_op) :]
+        assert not runs or runs[-1].end <= from_op, "no op from there on is held"
 
     def drop_group(self, group: int) -> None:
         """Drop all ops of a group."""

@@ -222,6 +222,7 @@ class Journal:
             self._place(self._queue.popleft())
         if self._queue:
             self._outbox.probes.hit("journal: a record waits for space")
+        assert self._queue or self.placed == self.issued, "a record waits until it is placed"
         self._ask_space()
 
     def on_allocated(self, file: int, *, is_done: bool) -> None:
@@ -249,6 +250,7 @@ class Journal:
             self.synced = sequence
             self.written = max(self.written, sequence)
             self._synced_at = self._now
+        assert self.synced <= self.written, "what is synced was written"
 
     def tick(self, now: int) -> None:
         """Force what is due: a sync, a sync point, another request for space."""

@@ -128,6 +128,7 @@ class Judge:
             position = self._good_end(records, ordinal)
             data = self._data(ordinal)[position:].rstrip(b"\0")
             cuts = [Cut(journal_name(ordinal % self._files_count), position, data)]
+        assert not cuts or is_torn or not is_end_known, "a known, whole end is not cut"
         previous = 0
         if records and records[-1].head.sequence == last:
             previous = records[-1].head.checksum

@@ -109,6 +109,7 @@ class Opener:
         verdict = judge.judge(scan.heads)
         assert superblock.synced <= verdict.last, "the row reaches what the superblock names"
         self._report(verdict)
+        assert not (self._is_alone and verdict.holes), "without peers a hole is refused"
         suspect_at = superblock.suspect_at
         if not self._is_alone and (verdict.is_torn or verdict.is_rotten or verdict.shortened):
             suspect_at = verdict.last + 1
@@ -124,6 +125,7 @@ class Opener:
         self.findings += recovered.damaged
         for finding in recovered.damaged if self._is_alone else ():
             self._refuse(finding.text, finding.file, finding.position, _REMEDY_DAMAGE)
+        assert not (self._is_alone and recovered.verdicts), "without peers a torn body is cut"
         return Loaded(
             identity=identity,
             superblock=superblock,

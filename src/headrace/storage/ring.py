@@ -183,6 +183,7 @@ class Ring:
     def check(self) -> None:
         """Assert that the account of space is consistent."""
         assert 0 < len(self.used) <= self.files_count, "no file is in use twice"
+        assert len(self._is_allocated) == self.files_count, "each file has its space or not"
         assert self.head is self.used[-1], "records go to the newest file in use"
         assert 0 <= self.position <= self.file_bytes, "no record spans two files"
         for older, newer in pairwise(self.used):

@@ -306,6 +306,7 @@ class Store:
             self._write_synced(self._on_named)
 
     def _on_named(self) -> None:
+        assert self._first <= self.named, "a record of this opening is named"
         self._is_naming = False
 
     @property
@@ -543,11 +544,13 @@ class Store:
         self._writer.write(lambda _: opened, self._on_open)
 
     def _on_open(self) -> None:
+        assert not self._journal.is_open, "the opening is durable before any record"
         self._is_open = True
         if not self._is_dated:
             self._let_write()
 
     def _let_write(self) -> None:
+        assert self._writer.current.first_sequence == self._first, "records follow their opening"
         self._journal.is_open = True
         self._journal.pump()
 

@@ -50,6 +50,7 @@ class SuperblockWriter:
         self._waiting.append((change, done))
         if not self._token:
             self._start()
+        assert self._token != 0, "a change is written at once, or behind another"
 
     def on_written(self, token: int) -> bool:
         """Handle a completion; return whether it belongs to this writer."""
@@ -63,6 +64,7 @@ class SuperblockWriter:
             self.current = self._next
         self._go_on()
         self._tell_done()
+        assert self._token != 0 or not self._undone, "a change goes on until all copies hold it"
         return True
 
     def check(self) -> None:
@@ -147,6 +149,8 @@ def _check_later(old: Superblock, new: Superblock) -> None:
     assert old.journal_files == new.journal_files, "a ring keeps its number of files"
     assert old.file_bytes == new.file_bytes, "and their size"
     assert old.opening <= new.opening, "openings are numbered once"
+    is_same = old.history == new.history
+    assert is_same or old.opening + 1 == new.opening, "each opening is named"
     assert old.checkpoint_number <= new.checkpoint_number, "checkpoints are numbered once"
     assert old.covered <= new.covered, "a checkpoint covers all that the one before did"
     assert old.synced <= new.synced, "a record that was named stays named"
