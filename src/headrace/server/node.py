@@ -66,7 +66,8 @@ from headrace.server.settings import (
     tcp_limits,
 )
 from headrace.server.starts import check_starts, next_start
-from headrace.shard.shard import DATA_STORE, METADATA_STORE, Shard
+from headrace.shard.config import DATA_STORE, METADATA_STORE
+from headrace.shard.shard import Shard
 from headrace.transports.tcp import TcpListener
 from headrace.wire.numbers import SnapshotType
 from headrace.wire.replica.handshake import cluster_id

@@ -4,6 +4,9 @@ import msgspec
 
 from headrace.vsr.timeouts import Timeouts
 
+METADATA_STORE = 0
+DATA_STORE = 1
+
 
 class GroupConfig(msgspec.Struct, frozen=True):
     """One consensus group, its classes of durability, and which incarnation of its name it is."""

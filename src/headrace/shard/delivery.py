@@ -4,7 +4,10 @@ Flow: reply.
 """
 
 from headrace.base.limits import HEADER_BYTES
-from headrace.ports.network import SendReply
+from headrace.ports.disk import OnStore
+from headrace.ports.network import SendFrame, SendReply
+from headrace.shard.consensus.plane import Effect
+from headrace.shard.effects import ShardEffect
 from headrace.shard.front.connections import Connection
 from headrace.shard.front.front import Front
 from headrace.shard.front.purges import PURGES
@@ -23,15 +26,29 @@ _REASON_AT = EVICTION.at("reason")
 class Delivery:
     """Takes the replies of all groups."""
 
-    def __init__(self, metadata: Metadata, front: Front, room: LoginRoom) -> None:
+    def __init__(
+        self, metadata: Metadata, front: Front, room: LoginRoom, out: list[ShardEffect]
+    ) -> None:
         self._metadata = metadata
+        self._out = out
         self._answers = front.answers
         self._purges = front.purges
         self._logins = room.logins
         self._disconnects = room.disconnects
         self._users = room.users
 
-    def deliver(self, effect: SendReply) -> None:
+    def emit(self, store: int, effects: list[Effect]) -> None:
+        """Deliver the replies of a plane; the rest leaves the shard."""
+        out = self._out
+        for effect in effects:
+            if isinstance(effect, SendReply):
+                self._deliver(effect)
+            elif isinstance(effect, SendFrame):
+                out.append(effect)
+            else:
+                out.append(OnStore(store, effect))
+
+    def _deliver(self, effect: SendReply) -> None:
         """Send a reply, or pass it to the part that must see it first."""
         answers, frame = self._answers, effect.frame
         is_eviction = frame[KIND_OFFSET] == FrameKind.EVICTION

@@ -10,7 +10,7 @@ Flow: route, replicate, apply, store, reply.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from headrace.base.ids import METADATA_GROUP
 from headrace.ports.credentials import (
@@ -19,7 +19,7 @@ from headrace.ports.credentials import (
     PasswordVerified,
     TokenMinted,
 )
-from headrace.ports.disk import FromStore, OnStore
+from headrace.ports.disk import FromStore
 from headrace.ports.host import HostSampled, SnapshotMade, StopWanted
 from headrace.ports.network import (
     ConnectionClosed,
@@ -27,8 +27,6 @@ from headrace.ports.network import (
     FramesArrived,
     RepliesWritten,
     RequestsArrived,
-    SendFrame,
-    SendReply,
     Ticked,
 )
 from headrace.ports.probes import Probes
@@ -42,8 +40,9 @@ from headrace.ports.segments import (
     SegmentsSynced,
     SegmentWritten,
 )
+from headrace.shard.config import DATA_STORE, METADATA_STORE
 from headrace.shard.consensus.clock import Clock
-from headrace.shard.consensus.plane import Effect, Plane
+from headrace.shard.consensus.plane import Plane
 from headrace.shard.delivery import Delivery
 from headrace.shard.effects import ShardEffect, ShardEvent
 from headrace.shard.front.backpressure import Backpressure
@@ -52,8 +51,9 @@ from headrace.shard.logins.room import LoginRoom
 from headrace.shard.metadata_group import MetadataGroup
 from headrace.shard.owned.partitions import Partitions
 from headrace.shard.settings import ShardSettings
+from headrace.shard.stages import DataStages, MetadataStage, Stage
 from headrace.shard.timekeeper import Timekeeper
-from headrace.shard.turn import Turn, Wake
+from headrace.shard.turn import Turn
 from headrace.shard.watch import Watch, unwatched
 from headrace.storage.store import Opened
 from headrace.wire.commands.system import ClusterMetadata
@@ -64,18 +64,7 @@ from headrace.wire.replica.heartbeats import NodeHeartbeatHeader
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-METADATA_STORE = 0
-DATA_STORE = 1
-
 _SWEEP_TICKS = 100
-
-
-class Stage(Protocol):
-    """A part of a turn; whoever makes work for it wakes it."""
-
-    @property
-    def is_awake(self) -> bool:
-        """Whether it has work."""
 
 
 class Shard:
@@ -109,12 +98,13 @@ class Shard:
         self._route = front.make_router(
             room.logins, room.users.by_code, room.logins.auditor.deletion
         ).route
-        self._deliver = Delivery(group, front, room).deliver
+        delivery = Delivery(group, front, room, turn.out)
+        self._metadata_stage = MetadataStage(
+            group, room, self._timekeeper, self.partitions, delivery
+        )
+        self._data_stages = DataStages(plane, self.partitions, front.polls, delivery)
         self._backpressure = Backpressure(turn)
         self._sweep_due = 0
-        self._checkpoints_done = 0
-        self._has_begun = False
-        self._again = Wake()
         self._stages = self._declare_stages()
         self._on_event = self._handlers()
 
@@ -181,14 +171,15 @@ class Shard:
     def _declare_stages(self) -> "tuple[tuple[Stage, Callable[[], None]], ...]":
         """Return the stages of a turn in their order; each runs only if it is awake."""
         partitions, front, revocation = self.partitions, self.front, self._room.revocation
+        data = self._data_stages
         return (
-            (self.metadata.plane.inbox, self._close_metadata),
+            (self.metadata.plane.inbox, self._metadata_stage.close),
             (revocation, revocation.after_turn),
             (partitions.reconciling, partitions.reconcile),
-            (self.data_plane.inbox, self._close_data),
-            (partitions.storing, self._store),
-            (front.polls, self._serve_polls),
-            (self._again, self._store_again),
+            (self.data_plane.inbox, data.close),
+            (partitions.storing, data.store),
+            (front.polls, data.serve_polls),
+            (data.again, data.store_again),
             (front.flushes, front.flushes.after_turn),
             (front.purges, front.purges.after_turn),
         )
@@ -209,57 +200,6 @@ class Shard:
         self.partitions.check()
         for plane in self._planes:
             plane.check()
-
-    def _close_metadata(self) -> None:
-        plane = self.metadata.plane
-        effects = plane.close_turn()
-        self._room.revocation.learn()
-        self._emit(METADATA_STORE, effects)
-        self._timekeeper.after_turn()
-        self.partitions.storing.is_awake = True  # A full store has files removed at once.
-        if plane.touched:
-            plane.touched.clear()
-            self.partitions.reconciling.is_awake = True
-        if not self._has_begun and plane.has_begun:
-            self._has_begun = True
-            self._room.begin()
-
-    def _close_data(self) -> None:
-        plane = self.data_plane
-        self._emit(DATA_STORE, plane.close_turn())
-        if plane.checkpoints_done != self._checkpoints_done:
-            self._checkpoints_done = plane.checkpoints_done
-            self.partitions.flushes.on_checkpointed()
-        self.partitions.storing.is_awake = True
-
-    def _store(self) -> None:
-        partitions, polls = self.partitions, self.front.polls
-        partitions.after_turn()
-        if partitions.polled or partitions.removed or polls.commits.pending:
-            polls.is_awake = True
-        self._again.is_awake = bool(self.data_plane.inbox.queue)
-
-    def _serve_polls(self) -> None:
-        self.front.polls.after_turn()
-        queue, busy = self.data_plane.inbox.queue, self.partitions.shared.busy
-        self._again.is_awake = bool(queue or busy)
-
-    def _store_again(self) -> None:
-        """Store the offsets of polls that were resumed, and read what others asked for."""
-        self._close_data()
-        self._store()
-        self._again.is_awake = False  # What comes of this is for the next turn.
-
-    def _emit(self, store: int, effects: list[Effect]) -> None:
-        """Deliver the replies of a plane; the rest leaves."""
-        out = self._turn.out
-        for effect in effects:
-            if isinstance(effect, SendReply):
-                self._deliver(effect)
-            elif isinstance(effect, SendFrame):
-                out.append(effect)
-            else:
-                out.append(OnStore(store, effect))
 
     # Events.
 
@@ -328,7 +268,7 @@ class Shard:
         self.front.purges.tick()
         room.disconnects.disconnect_gone()
         room.revocation.end_expired()
-        if self._has_begun:
+        if self._metadata_stage.has_begun:
             room.make_root()
             if not self.is_without_space:
                 self._timekeeper.note()
@@ -363,7 +303,7 @@ class Shard:
         a full disk is no reason to let nobody in who could make room.
         """
         return (
-            self._has_begun
+            self._metadata_stage.has_begun
             and self.data_plane.has_begun
             and len(self.metadata.state.users) > 0
             and self.partitions.is_open
