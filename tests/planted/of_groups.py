@@ -91,14 +91,13 @@ _NORMAL = (
         "A stamp is the time, and the time is what the wall clock says.",
         Edit(
             normal._next_stamp,
-            "max(state.shared.wall, state.timestamp + 1, before + 1)",
+            "max(state.shared.wall, state.timestamp + 1)",
             "state.shared.wall",
         ),
     ),
     bug(
         "stamp_above_own_only",
         "A stamp is above every stamp that this primary has given or was sent.",
-        Edit(normal._next_stamp, ", before + 1)", ")"),
         Edit(view_change._enter, "if head is not None:", "if False:"),
     ),
     bug(

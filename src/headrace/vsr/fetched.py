@@ -73,10 +73,13 @@ class Fetched:
         if found is not None:
             self._held.count -= 1
             self._held.body_bytes -= len(found.body)
+            assert self._held.count >= len(self._ops), "the sum of all groups has a part of each"
+            assert self._held.body_bytes >= 0, "room is given back as it was taken"
         return found
 
     def keep(self, low: int, high: int) -> None:
         """Drop what lies outside of a range."""
+        assert low <= high, "a range has at least one op"
         for op in [op for op in self._ops if not low <= op <= high]:
             self.pop(op)
 

@@ -24,6 +24,8 @@ def promise(state: State, view: int) -> bool:
     ):
         return False
     ticks = state.options.timeouts.heartbeat_timeout * 3 // 4
+    assert state.log_view == state.view, "a replica stays in a view whose log it has"
+    assert state.lease.bound_until <= state.shared.now + ticks, "a promise is never cut short"
     state.lease.bound_until = state.shared.now + ticks
     return True
 
@@ -36,6 +38,8 @@ def is_bound(state: State) -> bool:
 def hear_promise(state: State, sender: int, view: int, sent: int) -> None:
     """Count on a promise from the tick at which we sent what its maker had heard by then."""
     if state.is_primary and view == state.view:
+        assert sender != state.options.replica, "a majority is counted with ourselves added"
+        assert sent <= state.shared.now, "a promise answers what was sent before"
         promised = state.lease.promised
         promised[sender] = max(sent, promised.get(sender, 0))
 
@@ -44,4 +48,5 @@ def has_proof(state: State) -> bool:
     """Whether so many have promised to stay that nobody else can lead now."""
     oldest = state.shared.now - state.options.timeouts.heartbeat_timeout // 2
     staying = 1 + sum(sent > oldest for sent in state.lease.promised.values())
+    assert staying <= state.replicas, "each replica is counted once"
     return staying > state.replicas // 2

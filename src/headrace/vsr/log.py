@@ -65,6 +65,7 @@ class Log:
     def put(self, entry: Entry) -> None:
         """Set or replace the entry of its op; the head does not move."""
         op = entry.header.op
+        assert 0 < op <= self.head, "only an append moves the head"
         self.entries[op] = entry
         self._lowest = min(self._lowest, op)
 
@@ -72,6 +73,7 @@ class Log:
         """Extend the log by the next op, whose parent is the head."""
         assert entry.header.op == self.head + 1
         assert entry.header.parent == self.checksum(self.head)
+        assert self.linked <= entry.header.op, "the chain reaches from the head down"
         self.entries[entry.header.op] = entry
         self.head = entry.header.op
 
@@ -79,16 +81,19 @@ class Log:
         """Give the checksum of a known op; that of op 0 is the origin of every chain."""
         if op == 0:
             return GENESIS
+        assert op <= self.head, "what lies above the head is not part of the log"
         return self.entries[op].header.checksum
 
     def whole_up_to(self, op: int) -> int:
         """Return the last op from the given one on that has its body, as all between them have."""
         while (entry := self.entries.get(op + 1)) is not None and entry.body is not None:
             op += 1
+        assert op <= self.head, "no body lies above the head"
         return op
 
     def drop_below(self, op: int) -> None:
         """Forget what lies below an op."""
+        assert op <= self.head, "the head is never dropped"
         if op - self._lowest > len(self.entries) + 1:
             for below in [each for each in self.entries if each < op]:
                 del self.entries[below]

@@ -60,11 +60,12 @@ def merge(votes: list[Vote], quorums: Quorums) -> Merged:
     above" is proof enough even when some are suspect: every op keeps a copy somewhere. For the same
     reason an op that is known and that nobody can serve is then dropped (see `_is_uncommitted`).
     """
-    assert len(votes) >= quorums.view_change
+    assert quorums.view_change <= len(votes) <= quorums.replicas, "a replica votes once"
     canonical_view = max(vote.log_view for vote in votes)
     canonical = [vote for vote in votes if vote.log_view == canonical_view]
     commit = _committed(votes, canonical)
     head = max(*(vote.op for vote in canonical), commit)
+    assert commit <= head, "a committed op is part of every later log"
     headers: dict[int, PrepareHeader] = {}
     was_cut = was_dropped = False
     for op in range(max(commit, 1), head + 1):
@@ -90,6 +91,8 @@ def merge(votes: list[Vote], quorums: Quorums) -> Merged:
             return WAIT
     if not _is_chain(headers):
         return WAIT
+    assert commit <= head, "a committed op is never cut"
+    assert len(headers) == head - max(commit, 1) + 1, "every op of the new log is known"
     return Merged(Decision.MERGED, commit, head, headers, was_cut, was_dropped)
 
 
@@ -155,6 +158,7 @@ def _is_uncommitted(votes: list[Vote], op: int, quorums: Quorums) -> bool:
     """
     if len(votes) < quorums.replicas:
         return False
+    assert not any(op <= vote.commit for vote in votes), "a committed op is not asked about"
     lost = sum(
         vote.is_suspect and op <= vote.op and op not in vote.present and op not in vote.nacks
         for vote in votes
@@ -164,6 +168,7 @@ def _is_uncommitted(votes: list[Vote], op: int, quorums: Quorums) -> bool:
 
 def _ends_here(votes: list[Vote], canonical: list[Vote], head: int, quorums: Quorums) -> bool:
     """Whether the log provably has no op above the head."""
+    assert all(vote.op <= head for vote in canonical), "nothing that the latest view knows is cut"
     if len(votes) == quorums.replicas:
         return True
     return sum(_nacks(vote, head + 1, None, canonical) for vote in votes) >= quorums.nack

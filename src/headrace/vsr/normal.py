@@ -11,7 +11,7 @@ Flow: replicate, apply.
 
 import msgspec
 
-from headrace.base.limits import HEADER_BYTES
+from headrace.base.limits import HEADER_BYTES, PIPELINE_OPS_MAX
 from headrace.ports.machine import Verdict
 from headrace.ports.network import Buffer, SendFrame, SendReply
 from headrace.vsr.events import (
@@ -56,6 +56,7 @@ def on_request(state: State, event: RequestReceived) -> None:
     if not state.is_primary or state.commit_min < state.view_head:
         answer(state, header, Code.TRANSIENT_NOT_ACCEPTED)
         return
+    assert state.log_view == state.view, "a primary orders on the log of its view"
     if not _is_new(state, header, event.body):
         return
     if state.table.is_applied(header):  # Another request of that number was.
@@ -73,6 +74,7 @@ def on_request(state: State, event: RequestReceived) -> None:
 
 def _has_place(state: State) -> bool:
     """Whether another op may be on its way."""
+    assert state.commit_min <= state.log.head, "only ops of the log are applied"
     return state.log.head - state.commit_min < state.options.pipeline_max
 
 
@@ -80,6 +82,7 @@ def on_own(state: State, event: OwnOp) -> None:
     """Order an op of the server itself, if there is a place for it now."""
     if not state.is_primary or state.commit_min < state.view_head or not _has_place(state):
         return
+    assert state.log_view == state.view, "a primary orders on the log of its view"
     header = RequestHeader(client=event.client, operation=event.operation)
     waiting = state.in_flight.get(_flight(state, header)) if event.client else None
     if waiting is not None and waiting.operation == Operation.REGISTER:
@@ -89,6 +92,7 @@ def on_own(state: State, event: OwnOp) -> None:
 
 def foresee(state: State) -> None:
     """Tell the machine of a new primary what is ordered and not applied yet."""
+    assert state.log.linked <= state.commit_min + 1, "a primary has the whole log"
     entries = [state.log.entries[op] for op in range(state.commit_min + 1, state.log.head + 1)]
     state.machine.foresee((entry.header, entry.body or b"") for entry in entries)
 
@@ -100,6 +104,7 @@ def _flight(state: State, header: RequestHeader | PrepareHeader) -> tuple[int, i
 
 def _is_new(state: State, header: RequestHeader, body: Buffer) -> bool:
     """Whether a request is to be ordered; if not, it has been answered."""
+    assert state.view_head <= state.commit_min, "requests are judged by all that was adopted"
     if header.operation == Operation.REGISTER:
         assert isinstance(state.table, ClientTable)
         is_new = not state.table.is_of_another_user(header.client, header.user_id)
@@ -136,6 +141,8 @@ def answer_again(state: State, header: RequestHeader, body: Buffer) -> None:
 
 
 def _answer_again(state: State, header: RequestHeader, verdict: Verdict, reply: bytes) -> None:
+    assert verdict != Verdict.NEW, "a new request has no answer yet"
+    assert (verdict == Verdict.REPLAY) == bool(reply), "a replay is one that has its reply"
     if verdict == Verdict.REPLAY:
         state.probes.hit("session.duplicate_replayed")
         state.out.append(SendReply(header.client, reply, ticket=header.ticket))
@@ -174,9 +181,12 @@ def _propose(state: State, header: RequestHeader, body: Buffer, *, is_own: bool 
             state.in_flight.pop(_flight(state, header), None)
             answer(state, header, refusal)
         return True
-    state.timestamp = timestamp
     log, options = state.log, state.options
     op = log.head + 1
+    assert timestamp > state.timestamp, "stamps rise from op to op"
+    assert state.durable < op, "nothing above the head is durable"
+    assert op - state.commit_min <= PIPELINE_OPS_MAX, "a vote names every uncommitted op"
+    state.timestamp = timestamp
     prepare, data = seal_prepare(
         PrepareHeader(
             0,
@@ -214,17 +224,13 @@ def _propose(state: State, header: RequestHeader, body: Buffer, *, is_own: bool 
 
 
 def _next_stamp(state: State) -> int:
-    """Give a stamp above every one before it, whatever the clock says (VS-6, CK1).
-
-    The head is asked too: its log may have come from others, by an announcement or a repair.
-    """
-    head = state.log.get(state.log.head)
-    before = 0 if head is None else head.header.timestamp
-    return max(state.shared.wall, state.timestamp + 1, before + 1)
+    """Return a stamp above that of the head, whatever the clock says (VS-6, CK1)."""
+    return max(state.shared.wall, state.timestamp + 1)
 
 
 def _journal(state: State, entry: Entry) -> None:
     header = entry.header
+    assert state.durable < header.op <= state.log.head, "what is durable is not written again"
     state.out.append(JournalPrepare(header.op, header.checksum, entry.data, entry.body))
 
 
@@ -234,6 +240,7 @@ def _replicate(state: State, entry: Entry) -> None:
     if state.replicas == 1:
         return
     replica = state.options.replica
+    assert state.primary == replica, "only a primary orders"
     targets = state.others if state.replicas <= 3 else [(replica + 1) % state.replicas]
     for target in targets:
         send_prepare(state, target, entry)
@@ -242,6 +249,8 @@ def _replicate(state: State, entry: Entry) -> None:
 def send_prepare(state: State, target: int, entry: Entry) -> None:
     """Send a prepare, stamped with the current view, which is not part of its identity."""
     assert entry.body is not None
+    assert target != state.options.replica, "a primary journals its own prepares itself"
+    assert entry.header.op <= state.log.head, "only ops of the log are sent"
     view = state.view.to_bytes(4, "little")
     frame = SendFrame(
         target, b"".join((entry.data[_TO_VIEW], view, entry.data[_FROM_VIEW], entry.body))
@@ -260,6 +269,7 @@ def on_retransmit_timer(state: State) -> None:
     """Send again what has no quorum yet, to those who have not acknowledged it (VS-12)."""
     if not state.is_primary or state.log.head == state.commit_max:
         return
+    assert state.commit_min <= state.log.head, "only ops of the log are applied"
     state.probes.hit("normal.retransmitted")
     for target in state.others:
         first = max(state.acknowledged[target], state.commit_min) + 1
@@ -281,6 +291,7 @@ def on_prepare(state: State, sender: int, header: PrepareHeader, frame: bytes) -
         or state.primary == state.options.replica
     ):
         return
+    assert state.log_view == state.view, "a backup extends the log of its view"
     body = frame[HEADER_BYTES:]
     if not state.machine.admits(header, body):
         state.probes.hit("frame.refused")
@@ -304,12 +315,15 @@ def on_prepare(state: State, sender: int, header: PrepareHeader, frame: bytes) -
 def _forward(state: State, header: PrepareHeader, frame: bytes) -> None:
     """Pass a prepare on along the ring, before journaling it (O6.1)."""
     following = (state.options.replica + 1) % state.replicas
+    assert state.primary != state.options.replica, "a primary sends and does not forward"
     if state.replicas > 3 and following != state.primary and header.op == state.log.head + 1:
         state.out.append(SendFrame(following, frame))
 
 
 def accept(state: State, header: PrepareHeader, data: bytes, body: Buffer) -> None:
     """Extend the log by an op of the current view."""
+    assert state.status == Status.NORMAL, "the log of a view that changes does not grow"
+    assert state.primary != state.options.replica, "a primary takes no ops from others"
     entry = Entry(header, body, data=data)
     state.log.append(entry)
     state.timestamp = max(state.timestamp, header.timestamp)
@@ -321,6 +335,7 @@ def on_prepare_durable(state: State, event: PrepareDurable) -> None:
     entry = state.log.get(event.op)
     if entry is None or entry.header.checksum != event.checksum:
         return
+    assert event.op <= state.log.head, "entries lie below the head"
     entry.is_durable = True
     advance_durable(state)
 
@@ -337,6 +352,7 @@ def advance_durable(state: State) -> None:
         and entry.is_durable
     ):
         state.durable += 1
+    assert before <= state.durable <= state.log.head, "durable ops are a part of the log"
     if state.durable == before:
         return
     forget_applied(state)
@@ -360,6 +376,8 @@ def acknowledge(state: State) -> None:
     if entry is None or not _is_trusted(state, state.durable):
         return
     header = entry.header
+    assert header.op <= state.log.head, "only ops of the log are acknowledged"
+    assert state.log_view == state.view, "an acknowledgement speaks for the log of its view"
     state.send(
         state.primary,
         PREPARE_OK,
@@ -392,6 +410,7 @@ def on_prepare_ok(state: State, sender: int, header: PrepareOkHeader) -> None:
             return
     if header.op <= state.acknowledged[sender]:
         return
+    assert header.op <= state.log.head, "an acknowledged op was ordered here"
     state.acknowledged[sender] = header.op
     commit_by_quorum(state)
 
@@ -401,7 +420,9 @@ def commit_by_quorum(state: State) -> None:
     reached = sorted(state.acknowledged, reverse=True)[state.options.quorums.replication - 1]
     if reached <= state.commit_max:
         return
-    advance_commit(state, min(reached, state.log.head))
+    assert reached <= state.log.head, "nobody acknowledges what was not ordered"
+    assert state.log_view == state.view, "acknowledgements are counted for the log of the view"
+    advance_commit(state, reached)
     if state.replicas == 1:
         return
     if state.log.head == state.commit_max:
@@ -413,13 +434,16 @@ def commit_by_quorum(state: State) -> None:
 def advance_commit(state: State, commit: int) -> None:
     """Learn how far the group has committed, and apply what is here of it."""
     state.commit_max = max(state.commit_max, commit)
+    assert commit <= state.commit_max, "a commit point is never forgotten"
     apply_committed(state)
+    assert state.commit_min <= state.commit_max, "only committed ops are applied"
 
 
 def apply_committed(state: State) -> None:
     """Apply committed ops in order, as far as they are here and hang together."""
     if state.status != Status.NORMAL or state.transfer == Transfer.INSTALLING or state.is_halted:
         return
+    assert state.log_view == state.view, "a replica applies the log of its view"
     while state.commit_min < min(state.commit_max, state.log.head):
         op = state.commit_min + 1
         entry = state.log.get(op)
@@ -446,11 +470,14 @@ def forget_applied(state: State) -> None:
 
     The entry at the commit point stays: a vote begins with it.
     """
+    assert state.durable <= state.log.head, "durable ops are a part of the log"
     state.log.drop_below(min(state.commit_min, state.durable))
 
 
 def _apply(state: State, header: PrepareHeader, body: Buffer) -> None:
     """Change the state by one committed op, keep its reply, and answer if we lead."""
+    assert header.op == state.commit_min + 1, "ops are applied in order, each once"
+    assert header.op <= state.commit_max, "only committed ops are applied"
     payload = _result_of(state, header, body)
     reply = encode_committed(header, payload)
     if header.operation != Operation.REGISTER:
@@ -465,6 +492,7 @@ def _apply(state: State, header: PrepareHeader, body: Buffer) -> None:
         and waiting.request == header.request
         and waiting.operation == header.operation
     ):
+        assert state.status == Status.NORMAL, "clients wait only while their primary leads"
         del state.in_flight[flight]
         state.out.append(SendReply(header.client, reply, ticket=waiting.ticket))
 
@@ -496,6 +524,7 @@ def _drain_queue(state: State) -> None:
     """Order what waited for a place in the pipeline, or for room in the journal."""
     state.is_short = False
     while state.queue and state.is_primary and _has_place(state):
+        assert state.view_head <= state.commit_min, "requests follow all that was adopted"
         if not _propose(state, *state.queue[0]):
             return
         _forget_queued(state, state.queue.popleft()[0])
@@ -512,6 +541,7 @@ def withdraw(state: State, client: int, request: int, ticket: int) -> bool:
     for waiting in state.queue:
         header = waiting[0]
         if (header.client, header.request, header.ticket) == (client, request, ticket):
+            assert _flight(state, header) in state.in_flight, "who is queued is in flight"
             state.queue.remove(waiting)
             _forget_queued(state, header)
             state.in_flight.pop(_flight(state, header), None)

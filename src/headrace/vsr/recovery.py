@@ -17,12 +17,14 @@ from headrace.wire.replica.views import (
 
 def start_probing(state: State) -> None:
     """Ask everybody for the view, and keep asking."""
+    assert state.replicas > 1, "a single replica has nobody to ask"
     state.probes_sent = 0
     _probe(state)
     state.start_timer(Timer.PROBE, state.options.timeouts.request_start_view_retransmit_interval)
 
 
 def _probe(state: State) -> None:
+    assert state.status != Status.VIEW_CHANGE, "a replica that elects does not probe"
     state.probes_sent += 1
     for replica in state.others:
         state.send_unscoped(
@@ -44,6 +46,7 @@ def hear_of_view(state: State, view: int) -> None:
     assert view > state.view
     if view <= state.newer_view or state.status != Status.NORMAL:
         return
+    assert state.log_view == state.view, "a normal replica has the log of its view"
     state.newer_view = view
     start_probing(state)
 
@@ -57,6 +60,7 @@ def on_probe_timer(state: State) -> bool:
     """Ask again; return whether it is time to take part in an election instead."""
     if not is_probing(state):
         return False
+    assert state.probes_sent > 0, "the timer runs since the first probe"
     if state.probes_sent >= state.options.timeouts.view_probe_attempts_max and not state.is_wiped:
         return True
     _probe(state)
@@ -66,6 +70,8 @@ def on_probe_timer(state: State) -> bool:
 
 def report(state: State, sender: int, header: RequestStartViewHeader) -> None:
     """Tell a wiped replica where this group stands."""
+    assert state.status == Status.NORMAL, "only who knows its view reports"
+    assert not state.is_wiped, "a report is a promise that was kept"
     state.send(
         sender,
         RECOVERY_REPORT,
@@ -88,6 +94,8 @@ def on_report(state: State, sender: int, header: RecoveryReportHeader) -> None:
 
 def may_install(state: State, view: int, incarnation: int) -> bool:
     """Whether a recovering replica may believe the announcement of a view."""
+    assert state.status == Status.RECOVERING, "others know their view"
+    assert len(state.reports) < state.replicas, "a replica does not report to itself"
     is_answer = incarnation == state.options.incarnation
     if not state.is_wiped:
         return is_answer or view > state.view

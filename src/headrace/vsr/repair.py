@@ -33,6 +33,7 @@ def start_repair(state: State, source: int) -> None:
     """Begin to fetch what is missing, unless that is under way."""
     if state.repairing is not None or state.replicas == 1 or state.pull is not None:
         return
+    assert state.status != Status.RECOVERING, "a replica repairs a log that it knows"
     if _request_missing(state, source):
         state.start_timer(Timer.REPAIR, state.options.timeouts.repair_retry_interval)
 
@@ -49,6 +50,7 @@ def on_repair_timer(state: State) -> None:
     """Ask somebody else."""
     if state.repairing is None:
         return
+    assert state.transfer != Transfer.PULLING, "a transfer ends the repair"
     if _request_missing(state, state.prng.choice(state.others)):
         state.start_timer(Timer.REPAIR, state.options.timeouts.repair_retry_interval)
 
@@ -71,6 +73,9 @@ def _request_missing(state: State, source: int) -> bool:
         source = state.prng.choice(state.others)
     state.repair_nonce = state.prng.u64()
     low, high = wanted
+    assert state.commit_min < low <= high, "what is applied is not missing"
+    assert high - low < state.options.repair_ops_max, "a request is bounded"
+    assert source != state.options.replica, "others are asked"
     state.fetched.keep(low, high)
     state.send_unscoped(
         source,
@@ -90,6 +95,7 @@ def _request_missing(state: State, source: int) -> bool:
 
 def want_transfer(state: State) -> None:
     """Have the state pulled when the step ends, unless a transfer is under way."""
+    assert state.replicas > 1, "a single replica has nobody to ask"
     if state.transfer == Transfer.NONE:
         state.move_transfer(Transfer.WANTED)
 
@@ -98,6 +104,7 @@ def missing_range(state: State) -> tuple[int, int] | None:
     """Give the first ops to ask for, at most as many as one request may name."""
     most = state.options.repair_ops_max
     log = target_of(state)
+    assert state.commit_min <= log.head, "a log has all that is applied"
     if state.commit_min + 1 < log.linked:
         high = log.linked - 1
         return max(state.commit_min + 1, high - most + 1), high
@@ -131,6 +138,8 @@ def link(state: State, log: Log) -> None:
         if op == state.commit_min + 1 and not _follows_applied(state, entry.header):
             state.probes.hit("contradiction.log")
             return
+        assert entry.header.op == op, "an entry stands at its own op"
+        assert entry.header.checksum == parent, "an op is linked by its checksum"
         log.put(entry)
         log.linked = op
 
@@ -156,6 +165,7 @@ def _find(state: State, log: Log, op: int, checksum: int) -> Entry | None:
     for entry in (log.get(op), state.log.get(op)):
         if entry is not None and entry.header.checksum == checksum:
             return entry
+    assert op < log.linked, "what is linked is not searched for"
     fetched = state.fetched.pop(op)
     if fetched is None or fetched.header.checksum != checksum:
         return None
@@ -176,6 +186,7 @@ def fill(state: State, header: PrepareHeader, data: bytes, body: bytes) -> None:
     if log.linked <= op <= log.head:
         entry = log.entries[op]
         if entry.body is None and entry.header.checksum == header.checksum:
+            assert log is not state.log or state.durable < op, "a lost body is not durable"
             state.probes.hit("repair.body_fetched")
             # A new entry: the old one may stand in our own log too, while a view is decided.
             log.put(Entry(entry.header, body, data=entry.data))
@@ -198,6 +209,7 @@ def has_room(state: State, header: PrepareHeader, body: Buffer) -> bool:
 
 def keep_above(state: State, header: PrepareHeader, data: bytes, body: bytes) -> None:
     """Keep an op above the head until those before it have come; journal reads have no order."""
+    assert state.status == Status.NORMAL, "the log of a view that changes does not grow"
     if header.op > state.log.head and _is_wanted(state, header.op):
         state.fetched.put(header, data, body)
 
@@ -207,6 +219,7 @@ def take_next(state: State) -> FetchedOp | None:
     following = state.fetched.pop(state.log.head + 1)
     if following is None or following.header.parent != state.log.checksum(state.log.head):
         return None
+    assert following.header.op == state.log.head + 1, "ops wait under their own numbers"
     return following
 
 
@@ -217,7 +230,9 @@ def after_fill(state: State) -> None:
     wanted = missing_range(state)
     if wanted is None:
         stop_repair(state)
-    elif wanted[1] < state.repairing[0] or wanted[0] > state.repairing[1]:
+        return
+    assert state.commit_min < wanted[0] <= wanted[1], "what is applied is not missing"
+    if wanted[1] < state.repairing[0] or wanted[0] > state.repairing[1]:
         _request_missing(state, state.primary)
 
 
@@ -230,6 +245,7 @@ def on_request_prepares(state: State, sender: int, header: RequestPreparesHeader
             _serve(state, sender, entry.data, entry.body)
         elif op <= state.commit_min and len(state.serving) < 4 * state.options.repair_ops_max:
             token = state.next_token()
+            assert token not in state.sending, "a token names one read"
             state.serving[token] = (sender, header.nonce, op)
             state.out.append(ReadEntry(token, op))
 
@@ -240,6 +256,7 @@ def on_entry_read(state: State, event: EntryRead) -> None:
     if served is None:
         return
     sender, nonce, op = served
+    assert op <= state.commit_min, "the journal is asked for committed ops"
     if event.header:
         _serve(state, sender, event.header, event.body)
     else:

@@ -29,7 +29,7 @@ from headrace.vsr.events import (
     TimerFired,
     ViewDurable,
 )
-from headrace.vsr.log import Entry
+from headrace.vsr.log import Entry, Log
 from headrace.vsr.state import GroupOptions, Shared, State, Status, Transfer
 from headrace.vsr.timeouts import Timer
 from headrace.wire.numbers import FrameKind
@@ -177,6 +177,7 @@ class Replica:
         replaced first recovers what it has forgotten (FM-7); a single replica just goes on.
         """
         state = self.state
+        assert state.log.head == state.view == 0, "a replica takes up its past once"
         if state.replicas > 1 and (recovered is not None or is_replaced):
             state.status = Status.RECOVERING
         is_lost = is_replaced if recovered is None else recovered.state.is_view_lost
@@ -190,10 +191,13 @@ class Replica:
         if state.status == Status.RECOVERING:
             recovery.start_probing(state)
         else:
+            assert state.log_view == state.view, "a replica that goes on has the log of its view"
             state.commit_max = state.log.head
             state.acknowledged[state.options.replica] = state.log.head
             normal.apply_committed(state)
-            assert state.commit_min == state.log.head
+            assert state.commit_min == state.log.head == state.durable, (
+                "all that is kept is applied"
+            )
             normal.foresee(state)
         return self._take()
 
@@ -210,6 +214,7 @@ class Replica:
         """
         self.state.fetched.clear()
         normal.give_up_requests(self.state)
+        assert self.group not in self.state.shared.queued.values(), "nothing of it waits any more"
         return self._take()
 
     def answer_again(self, header: RequestHeader, body: Buffer) -> list[GroupEffect]:
@@ -241,6 +246,7 @@ class Replica:
         state = self.state
         if state.primary != state.options.replica:
             return None
+        assert state.commit_min <= state.commit_max, "a heartbeat names committed ops"
         return GroupBeat(
             self.group,
             state.view,
@@ -263,6 +269,8 @@ class Replica:
         )
         entry = state.log.get(state.commit_min)
         header = b"" if entry is None else entry.data
+        assert bool(header) == (state.commit_min > 0), "the op that a checkpoint reached is known"
+        assert state.log_view <= state.view, "a log is of the view or of an older one"
         last = self._checkpoint
         if last is None or (last.state, last.commit_header) != (view_state, header):
             self._checkpoint = GroupCheckpoint(
@@ -310,6 +318,7 @@ def _restore(state: State, recovered: RecoveredGroup) -> None:
         state.machine.install(checkpoint.artifacts)
         state.table.install(checkpoint.client_table)
         state.commit_min = header.op
+        state.log = Log(header.op)
         state.log.put(Entry(header, None, data=checkpoint.commit_header, is_durable=True))
         state.timestamp = header.timestamp
     state.durable = state.commit_min
@@ -332,6 +341,7 @@ def _restore(state: State, recovered: RecoveredGroup) -> None:
     state.commit_max = max([state.commit_min, view_state.commit, *known])
     normal.advance_durable(state)
     normal.apply_committed(state)
+    assert state.commit_min <= state.durable, "what a disk says is applied is on that disk"
 
 
 def _on_probe_timer(state: State) -> None:
@@ -350,11 +360,14 @@ def _on_frame(state: State, event: FrameReceived) -> None:
 
 def _on_settled(state: State, _: TailSettled) -> None:
     if state.is_tail_lost:
+        assert state.replicas == 1, "of several replicas the others know the tail"
         state.is_tail_lost = False
         state.persist_view()
 
 
 def _on_view_durable(state: State, event: ViewDurable) -> None:
+    assert state.durable_view <= (event.view, event.log_view), "views become durable in order"
+    assert (event.view, event.log_view) <= (state.view, state.log_view), "views only rise"
     state.durable_view = (event.view, event.log_view)
     if state.durable_view == (state.view, state.log_view):
         state.out += state.held
@@ -371,6 +384,7 @@ def _on_beat(state: State, event: PrimaryBeat) -> None:
 def _on_checkpoint_done(state: State, _: CheckpointDone) -> None:
     if state.transfer != Transfer.INSTALLING:
         return
+    assert state.commit_min <= state.log.head, "the installed state is part of the log"
     state.move_transfer(Transfer.NONE)
     state.durable = max(state.durable, state.commit_min)
     normal.advance_durable(state)

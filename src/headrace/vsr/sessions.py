@@ -132,6 +132,7 @@ class ClientTable:
         client.replies[header.request] = reply
         if len(client.replies) > CLIENT_TABLE_REPLIES_MAX:
             del client.replies[next(iter(client.replies))]
+        assert len(client.replies) <= CLIENT_TABLE_REPLIES_MAX, "replies are bounded"
 
     def logout(self, client_id: int) -> None:
         """Forget a client."""

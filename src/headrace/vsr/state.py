@@ -160,6 +160,7 @@ class Shared:
     def has_room(self, body_bytes: int, others: Sequence[int] = ()) -> bool:
         """Whether the journal takes such a body, and before it others with these sizes."""
         held = self.held
+        assert held.count >= 0, "room is given back as it was taken"
         return self._has_room(
             body_bytes,
             held_count=held.count + len(others),
@@ -269,6 +270,8 @@ class State:
 
     def send(self, replica: int, layout: Layout[H], header: H, body: bytes = b"") -> None:
         """Send a frame, once the journal remembers the view that it speaks for."""
+        assert replica != self.options.replica, "a replica sends itself nothing"
+        assert self.durable_view <= (self.view, self.log_view), "no later view was promised"
         frame = SendFrame(replica, self._seal(layout, header) + body)
         if self.durable_view == (self.view, self.log_view):
             self.out.append(frame)
@@ -277,6 +280,7 @@ class State:
 
     def send_unscoped(self, replica: int, layout: Layout[H], header: H, body: bytes = b"") -> None:
         """Send a frame that promises nothing about the view."""
+        assert replica != self.options.replica, "a replica sends itself nothing"
         self.out.append(SendFrame(replica, self._seal(layout, header) + body))
 
     def _seal(self, layout: Layout[H], header: H) -> bytes:
@@ -290,13 +294,16 @@ class State:
 
     def send_sealed(self, replica: int, frame: bytes) -> None:
         """Send a frame that was sealed before; it promises nothing about the view."""
+        assert replica != self.options.replica, "a replica sends itself nothing"
         self.out.append(SendFrame(replica, frame))
 
     def persist_view(self) -> None:
         """Have the view remembered; what was held for an older one is never sent."""
         assert self.log_view <= self.view
         self.held.clear()
+        assert self.durable_view <= (self.view, self.log_view), "views become durable in order"
         commit = min(self.commit_max, self.log.head)
+        assert self.commit_min <= commit, "a view is remembered with all that is applied"
         state = ViewState(
             self.options.group,
             self.view,

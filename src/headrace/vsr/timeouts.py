@@ -41,5 +41,6 @@ BACKOFF_SHIFT_MAX = 4
 def backed_off(base: int, attempts: int, prng: Prng) -> int:
     """Give a wait that doubles with each attempt up to 16 times, plus as much again at random."""
     assert base >= 1
+    assert attempts >= 0, "a wait doubles and never halves"
     wait = base << min(attempts, BACKOFF_SHIFT_MAX)
     return wait + prng.below(wait)

@@ -48,6 +48,7 @@ def on_range_evicted(state: State, sender: int, header: RangeEvictedHeader) -> N
     """Pull the state, when the primary itself no longer holds what we miss."""
     if header.nonce != state.repair_nonce or state.repairing is None:
         return
+    assert state.transfer != Transfer.PULLING, "a pull ends the repair"
     state.probes.hit("repair.range_evicted")
     if state.transfer == Transfer.INSTALLING:
         return  # It is repeated when the repair goes on, after the checkpoint.
@@ -66,6 +67,8 @@ def start_if_wanted(state: State) -> None:
 
 
 def _start_pull(state: State) -> None:
+    assert state.status == Status.NORMAL, "only a normal replica knows its primary"
+    assert state.primary != state.options.replica, "a primary pulls from nobody"
     stop_repair(state)
     state.move_transfer(Transfer.PULLING)
     state.pull = Pull(state.primary, state.prng.u64(), state.view)
@@ -85,6 +88,7 @@ def on_transfer_timer(state: State) -> None:
     """Ask again for what did not come; after a while give up and repair anew."""
     if state.pull is None:
         return
+    assert state.pull.view == state.view, "a pull ends with its view"
     if state.attempts.get(Timer.TRANSFER, 0) >= _ATTEMPTS_MAX:
         state.probes.hit("transfer.given_up")
         state.pull = None
@@ -99,6 +103,8 @@ def _ask(state: State) -> None:
     """Ask for the manifest, or for the next piece."""
     pull = state.pull
     assert pull is not None
+    assert state.transfer == Transfer.PULLING, "a pull asks, and nobody else"
+    assert pull.source == state.primary, "only the primary offers its state"
     if not pull.wanted:
         state.send_unscoped(
             pull.source,
@@ -115,6 +121,7 @@ def _ask(state: State) -> None:
     missing = pull.missing()
     assert missing is not None
     index, offset, left = missing
+    assert left > 0, "what is whole is not asked for"
     state.send_unscoped(
         pull.source,
         REQUEST_STATE_CHUNK,
@@ -142,6 +149,7 @@ def on_request_state_transfer(
     if is_ready and header.nonce not in state.offers:
         _offer(state, header.nonce)
     offer = state.offers.get(header.nonce)
+    assert offer is None or offer.commit <= state.commit_min, "an offer is a state that was reached"
     body = b"" if offer is None else offer.manifest
     state.send(
         sender,
@@ -164,6 +172,7 @@ def on_request_state_transfer(
 
 def _offer(state: State, nonce: int) -> None:
     """Freeze the state for one receiver; the oldest offer makes room."""
+    assert state.primary == state.options.replica, "only a primary offers its state"
     commit_header = state.log.entries[state.commit_min].data
     state.offers[nonce] = Offer(
         state.commit_min,
@@ -175,6 +184,7 @@ def _offer(state: State, nonce: int) -> None:
     )
     if len(state.offers) > OFFERS_MAX:
         del state.offers[next(iter(state.offers))]
+    assert len(state.offers) <= OFFERS_MAX, "offers are bounded"
 
 
 def on_state_transfer_target(
@@ -215,6 +225,7 @@ def on_request_state_chunk(state: State, sender: int, header: RequestStateChunkH
     length = min(length, artifact.length - header.offset)
     if length > 0 and len(state.sending) < READS_MAX:
         token = state.next_token()
+        assert token not in state.serving, "a token names one read"
         state.sending[token] = (sender, header)
         state.out.append(ReadPiece(token, artifact, header.offset, length))
 
@@ -256,6 +267,7 @@ def on_state_chunk(state: State, sender: int, header: StateChunkHeader, piece: b
     if not piece or len(piece) > missing[2] or xxh3_64(piece) != header.checksum_body:
         return
     pull.data[header.artifact] += piece
+    assert len(pull.data[header.artifact]) <= missing[1] + missing[2], "no more than is missing"
     state.attempts[Timer.TRANSFER] = 0
     _go_on(state)
 
@@ -266,6 +278,7 @@ def _go_on(state: State) -> None:
     if pull.missing() is not None:
         _ask(state)
         return
+    assert len(pull.data) == len(pull.wanted), "every artifact of the manifest has its place"
     state.pull = None
     state.stop_timer(Timer.TRANSFER)
     try:
@@ -313,6 +326,7 @@ def _install(state: State, commit: int, artifacts: tuple[Piece, ...]) -> None:
 def _move_commit(state: State, entry: Entry) -> None:
     """Set the commit point to an op whose effect is installed; the log above it stays."""
     commit = entry.header.op
+    assert commit > state.commit_min, "an installed state is ahead of what was applied"
     log = state.log
     state.commit_min = commit
     state.commit_max = max(state.commit_max, commit)
@@ -322,4 +336,6 @@ def _move_commit(state: State, entry: Entry) -> None:
     log.put(entry)
     log.drop_below(commit)
     log.linked = max(log.linked, commit + 1)
+    assert log.linked <= log.head + 1, "at most nothing is linked"
+    assert state.durable <= log.head, "durable ops are a part of the log"
     link(state, log)

@@ -26,6 +26,7 @@ class Offer:
     __slots__ = ("artifacts", "commit", "manifest")
 
     def __init__(self, commit: int, artifacts: tuple[Piece, ...]) -> None:
+        assert commit > 0, "an empty state is not offered"
         self.commit = commit
         self.artifacts = artifacts
         self.manifest = wire.encode_manifest(tuple(describe(each) for each in artifacts))
@@ -47,6 +48,8 @@ class Pull:
 
     def accept(self, commit: int, wanted: tuple[wire.Artifact, ...]) -> None:
         """Take a manifest; nothing has come yet."""
+        assert not self.wanted, "a pull has one manifest"
+        assert commit > self.commit, "a manifest names its op"
         self.commit = commit
         self.wanted = wanted
         self.data = [bytearray() for _ in wanted]
@@ -67,6 +70,7 @@ class Pull:
         """Give the next piece to ask for: which artifact, from where, how many bytes are left."""
         for index, line in enumerate(self.wanted):
             have = len(self.data[index])
+            assert have <= line.length, "no more than an artifact was taken"
             if index not in self.have and have < line.length:
                 return index, have, line.length - have
         return None
@@ -85,4 +89,5 @@ class Pull:
             if checksum != line.checksum:
                 return None
             pieces.append(Artifact(line.kind, line.frontier, bytes(data)))
+        assert len(pieces) == len(self.wanted), "every artifact is here"
         return tuple(pieces)

@@ -23,7 +23,7 @@ from headrace.vsr.normal import (
 )
 from headrace.vsr.recovery import may_install, report, start_probing
 from headrace.vsr.repair import contradicts_applied, link, missing_range, start_repair, stop_repair
-from headrace.vsr.state import State, Status
+from headrace.vsr.state import State, Status, Transfer
 from headrace.vsr.timeouts import Timer
 from headrace.vsr.transfer import abandon_pull
 from headrace.wire.replica.decode import decode_suffix, encode_suffix
@@ -46,8 +46,11 @@ _DOUBLINGS_MAX = 2  # of the time that a view change gets, while none comes abou
 def start_view_change(state: State, view: int) -> None:
     """Leave the current view for a later one."""
     assert view > state.view
+    assert state.replicas > 1, "a single replica leads every view"
+    assert not state.is_wiped, "a wiped replica elects nobody"
     state.probes.hit("view_change.started")
     _leave(state)
+    assert state.log_view < view, "the log of a new view is not decided yet"
     state.view = view
     state.become(Status.VIEW_CHANGE)
     state.persist_view()
@@ -76,11 +79,14 @@ def _leave(state: State) -> None:
     state.held.clear()
     stop_repair(state)
     abandon_pull(state)
+    assert state.transfer != Transfer.PULLING, "a pull ends with its view"
+    assert not state.fetched, "what was fetched belongs to the log of the view"
     state.stop_timer(Timer.RETRANSMIT)
     state.stop_timer(Timer.PROBE)
 
 
 def _send_suspicion(state: State) -> None:
+    assert state.log_view < state.view, "who has left the view has not entered the next"
     for replica in state.others:
         state.send(
             replica,
@@ -107,6 +113,8 @@ def on_start_view_change(state: State, sender: int, header: StartViewChangeHeade
         if state.is_primary:
             send_start_view(state, sender, 0)
         return
+    assert state.status == Status.VIEW_CHANGE, "suspicions are counted in a view change"
+    assert header.view == state.view, "a suspicion counts for its own view"
     state.suspicions[sender] = None
     _vote_if_enough(state)
 
@@ -119,6 +127,8 @@ def _vote_if_enough(state: State) -> None:
 
 
 def _send_vote(state: State) -> None:
+    assert state.status == Status.VIEW_CHANGE, "votes are cast in a view change"
+    assert not state.is_wiped, "a wiped replica elects nobody"
     header, body = _make_vote(state)
     if state.primary == state.options.replica:
         _count_vote(state, state.options.replica, header, body)
@@ -131,6 +141,8 @@ def _make_vote(state: State) -> tuple[DoViewChangeHeader, bytes]:
     log = state.log
     head = log.head
     commit = min(state.commit_max, head)
+    assert state.log_view < state.view, "a vote tells of the log of an older view"
+    assert state.commit_min <= commit, "what is applied is committed"
     ops = range(head, max(commit, 1) - 1, -1)
     present = nack = 0
     suffix: list[bytes | None] = []
@@ -177,6 +189,8 @@ def on_do_view_change(state: State, sender: int, header: DoViewChangeHeader, bod
 
 
 def _count_vote(state: State, sender: int, header: DoViewChangeHeader, body: bytes) -> None:
+    assert state.primary == state.options.replica, "the next primary counts the votes"
+    assert header.view == state.view, "a vote counts for its own view"
     state.votes[sender] = _read_vote(sender, header, body)
     if len(state.votes) < state.options.quorums.view_change:
         return
@@ -219,6 +233,8 @@ def _read_vote(sender: int, header: DoViewChangeHeader, body: bytes) -> Vote:
 
 def _park(state: State, merged: Merged) -> None:
     """Keep the decided log beside our own until every body of it is here (VS-18)."""
+    assert merged.decision == Decision.MERGED, "an undecided log is not kept"
+    assert merged.commit <= merged.head, "a decided log has all that is committed"
     log = Log(merged.head)
     for op in sorted(merged.headers, reverse=True):
         header = merged.headers[op]
@@ -241,6 +257,7 @@ def _park(state: State, merged: Merged) -> None:
 
 def _richest_voter(state: State) -> int:
     """Give who offers the most of the decided log, to ask first for what is missing."""
+    assert len(state.votes) >= state.options.quorums.view_change, "a quorum has decided the log"
     others = [vote for vote in state.votes.values() if vote.replica != state.options.replica]
     if not others:
         return state.options.replica
@@ -254,6 +271,8 @@ def start_view_if_complete(state: State) -> None:
         return
     if log.linked > state.commit_min + 1 or missing_range(state) is not None:
         return
+    assert state.primary == state.options.replica, "the next primary starts the view"
+    assert state.log_view < state.view, "a view starts once"
     bodies = _bodies_to_journal(state, log)
     if bodies and not state.shared.has_room(bodies[0], bodies[1:]):
         state.probes.hit("view_change.without_room")
@@ -262,6 +281,8 @@ def start_view_if_complete(state: State) -> None:
     commit = state.parked_commit
     _install(state, log)
     _enter(state, commit)
+    assert state.log is log, "a primary leads with the decided log"
+    assert state.commit_min <= log.head, "a decided log has all that is applied"
     state.view_head = log.head
     state.acknowledged = [0] * state.replicas
     state.acknowledged[state.options.replica] = min(state.durable, log.head)
@@ -286,6 +307,8 @@ def _bodies_to_journal(state: State, log: Log) -> list[int]:
 def _install(state: State, log: Log) -> None:
     """Make a decided log our own, in memory and in the journal."""
     old = state.log
+    assert state.commit_min <= log.head, "what is applied is never cut"
+    assert state.durable <= old.head, "durable ops are a part of the log"
     if old.head > log.head and any(op > log.head for op in old.entries):
         state.probes.hit("log.truncated")
         state.out.append(JournalTruncate(log.head + 1))
@@ -304,6 +327,7 @@ def _install(state: State, log: Log) -> None:
             log.put(entry)
     state.durable = min(state.durable, log.head)
     _lower_durable(state, old, log)
+    assert state.durable <= log.head, "what was cut is not acknowledged"
     state.log = log
     state.parked = None
     state.fetched.clear()
@@ -317,6 +341,7 @@ def _lower_durable(state: State, old: Log, log: Log) -> None:
         before = old.get(op)
         if before is None or before.header.checksum != log.entries[op].header.checksum:
             state.durable = op - 1
+            assert state.durable >= state.commit_min, "what is applied is in both logs"
             return
 
 
@@ -329,6 +354,8 @@ def _enter(state: State, commit: int) -> None:
     state.newer_view = 0
     state.votes.clear()
     state.suspicions.clear()
+    assert state.transfer != Transfer.PULLING, "a pull ends with its view"
+    assert state.commit_min <= state.log.head, "an entered log has all that is applied"
     state.commit_max = max(state.commit_max, commit)
     head = state.log.get(state.log.head)
     if head is not None:
@@ -402,6 +429,7 @@ def _read_log(state: State, header: StartViewHeader, body: bytes) -> Log | None:
     if header.op < state.commit_min:
         return None
     log = Log(header.op)
+    assert state.commit_min <= log.head, "an announced log has all that is applied"
     is_clean = not state.is_suspect and not state.is_wiped
     for position, each in enumerate(suffix):
         op = header.op - position
@@ -440,6 +468,7 @@ def on_view_change_resend_timer(state: State) -> None:
     """Say again that we left, and vote again (VS-21)."""
     if state.status != Status.VIEW_CHANGE:
         return
+    assert not state.is_wiped, "a wiped replica elects nobody"
     _send_suspicion(state)
     if len(state.suspicions) >= (state.replicas - 1) // 2 and state.parked is None:
         _send_vote(state)
