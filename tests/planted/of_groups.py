@@ -240,7 +240,7 @@ _VIEW_CHANGE = (
         "A view change that was begun will end.",
         Edit(
             view_change.on_view_change_status_timer,
-            "start_view_change(state, state.view + 1)",
+            "start_view_change(state, View(state.view + 1))",
             "pass",
         ),
         is_stall=True,

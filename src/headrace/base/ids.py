@@ -1,4 +1,7 @@
-"""Numbers with a meaning, so that the type checker refuses a view where an op belongs.
+"""Numbers with a meaning, so that the type checker refuses an op where a view belongs.
+
+Ops and offsets are plain integers: they are counted on for every message, and each result would
+have to be wrapped by a call.
 
 Invariants: a namespace packs three ids without overlap (SH-9); the metadata group lies outside it.
 """
@@ -7,25 +10,15 @@ from typing import NamedTuple, NewType
 
 from headrace.base.limits import PARTITIONS_PER_TOPIC_MAX, STREAMS_MAX, TOPICS_PER_STREAM_MAX
 
-Op = NewType("Op", int)  # position in one group's log, from 1
-View = NewType("View", int)
-Tick = NewType("Tick", int)
-ShardId = NewType("ShardId", int)
-ReplicaId = NewType("ReplicaId", int)
+View = NewType("View", int)  # the term of one primary in a consensus group
 GroupId = NewType("GroupId", int)  # a consensus group: a packed namespace, or METADATA_GROUP
-ClientId = NewType("ClientId", int)  # 128 bits, chosen by the client
-Session = NewType("Session", int)  # the op of the client's latest Register
-RequestNumber = NewType("RequestNumber", int)
-UserId = NewType("UserId", int)
 StreamId = NewType("StreamId", int)
 TopicId = NewType("TopicId", int)
 PartitionId = NewType("PartitionId", int)
-ConsumerGroupId = NewType("ConsumerGroupId", int)
-Offset = NewType("Offset", int)  # position of a message in one partition, from 0
 Micros = NewType("Micros", int)  # microseconds: since the Unix epoch, or a duration
 Checksum = NewType("Checksum", int)  # XXH3-64; zero is never a valid one
 
-ROOT_USER = UserId(0)
+ROOT_USER = 0
 METADATA_GROUP = GroupId(1 << 63)
 
 _PARTITION_BITS = 20

@@ -11,6 +11,7 @@ Flow: replicate, apply.
 
 import msgspec
 
+from headrace.base.ids import View
 from headrace.base.limits import HEADER_BYTES, PIPELINE_OPS_MAX
 from headrace.ports.machine import Verdict
 from headrace.ports.network import Buffer, SendFrame, SendReply
@@ -283,7 +284,7 @@ def on_retransmit_timer(state: State) -> None:
 def on_prepare(state: State, sender: int, header: PrepareHeader, frame: bytes) -> None:
     """Journal what the primary ordered (VS-8)."""
     if header.view > state.view:
-        hear_of_view(state, header.view)
+        hear_of_view(state, View(header.view))
         return
     if (
         header.view < state.view
@@ -400,7 +401,7 @@ def acknowledge(state: State) -> None:
 def on_prepare_ok(state: State, sender: int, header: PrepareOkHeader) -> None:
     """Count an acknowledgement: of this op and, through the chain, of all before it (VS-9)."""
     if header.view > state.view:
-        hear_of_view(state, header.view)
+        hear_of_view(state, View(header.view))
         return
     if header.view != state.view or not state.is_primary:
         return
@@ -569,7 +570,7 @@ def give_up_requests(state: State) -> None:
 def on_beat(state: State, event: PrimaryBeat) -> None:
     """Learn from the primary's node how far it has committed (VS-13)."""
     if event.view > state.view:
-        hear_of_view(state, event.view)
+        hear_of_view(state, View(event.view))
     elif event.view == state.view and state.status == Status.NORMAL and not event.is_declined:
         advance_commit(state, event.commit)
 

@@ -5,6 +5,7 @@ It probes: asks all which view it is, and stays out of every quorum until the pr
 can be unknown to all of them (FM-7).
 """
 
+from headrace.base.ids import View
 from headrace.vsr.state import State, Status
 from headrace.vsr.timeouts import Timer
 from headrace.wire.replica.views import (
@@ -41,7 +42,7 @@ def _probe(state: State) -> None:
         )
 
 
-def hear_of_view(state: State, view: int) -> None:
+def hear_of_view(state: State, view: View) -> None:
     """Note that a later view exists; a primary stops leading at once (VS-14a)."""
     assert view > state.view
     if view <= state.newer_view or state.status != Status.NORMAL:

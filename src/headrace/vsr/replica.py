@@ -6,6 +6,7 @@ The phases of the protocol are functions over `State`; this is the one door to t
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from headrace.base.ids import View
 from headrace.base.limits import HEADER_BYTES
 from headrace.base.prng import Prng
 from headrace.ports.machine import RequestTable, StateMachine
@@ -79,12 +80,12 @@ class Replica:
     # What others may look at: the simulator's checkers, statistics, cluster metadata.
 
     @property
-    def view(self) -> int:
+    def view(self) -> View:
         """The view it is in, or on its way to."""
         return self.state.view
 
     @property
-    def log_view(self) -> int:
+    def log_view(self) -> View:
         """The view whose log it has."""
         return self.state.log_view
 
@@ -306,8 +307,8 @@ class Replica:
 def _restore(state: State, recovered: RecoveredGroup) -> None:
     """Take up the log, the view and the state as the disk remembers them."""
     view_state = recovered.state
-    state.view = view_state.view
-    state.log_view = view_state.log_view
+    state.view = View(view_state.view)
+    state.log_view = View(view_state.log_view)
     state.durable_view = (state.view, state.log_view)
     state.is_suspect = view_state.is_suspect
     # Of several replicas the others know what it has lost: its next view settles that.
@@ -346,7 +347,7 @@ def _restore(state: State, recovered: RecoveredGroup) -> None:
 
 def _on_probe_timer(state: State) -> None:
     if recovery.on_probe_timer(state):
-        view_change.start_view_change(state, max(state.view, state.newer_view) + 1)
+        view_change.start_view_change(state, View(max(state.view, state.newer_view) + 1))
 
 
 def _on_timer(state: State, event: TimerFired) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import msgspec
 
+from headrace.base.ids import View
 from headrace.base.prng import Prng
 from headrace.ports.machine import RequestTable, StateMachine
 from headrace.ports.network import Buffer, SendFrame
@@ -197,7 +198,7 @@ class State:
         self.probes = shared.probes
         self.log = Log()
         self.status = Status.NORMAL
-        self.view = self.log_view = 0
+        self.view = self.log_view = View(0)
         self.commit_min = self.commit_max = 0
         self.durable = 0  # every op up to it is on the disk, and so may be acknowledged
         # Wiped: it has forgotten promises, and must hear of its view from others. A lost tail: ops
@@ -221,7 +222,7 @@ class State:
         self.parked: Log | None = None  # the decided log, while bodies of it are missing
         self.parked_commit = 0
         # In recovery.
-        self.newer_view = 0  # the highest view that was heard of and not yet entered
+        self.newer_view = View(0)  # the highest view that was heard of and not yet entered
         self.probes_sent = 0
         self.reports: dict[int, int] = {}  # replica -> its view, as told to a wiped replica
         # In repair and transfer.

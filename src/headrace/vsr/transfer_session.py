@@ -1,5 +1,6 @@
 """The two ends of a state transfer, as values: what is offered, and how much of it is here."""
 
+from headrace.base.ids import View
 from headrace.ports.machine import Artifact, Piece
 from headrace.wire.errors import CorruptError
 from headrace.wire.replica import artifacts as wire
@@ -37,7 +38,7 @@ class Pull:
 
     __slots__ = ("commit", "data", "have", "nonce", "source", "view", "wanted")
 
-    def __init__(self, source: int, nonce: int, view: int) -> None:
+    def __init__(self, source: int, nonce: int, view: View) -> None:
         self.source = source
         self.nonce = nonce
         self.view = view

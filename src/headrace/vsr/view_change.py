@@ -9,6 +9,7 @@ A vote and an announcement leave only once the journal will remember the view th
 
 from typing import TYPE_CHECKING
 
+from headrace.base.ids import View
 from headrace.base.limits import HEADER_BYTES, PIPELINE_OPS_MAX
 from headrace.vsr.events import JournalPrepare, JournalTruncate, PrimarySilent
 from headrace.vsr.lease import is_bound
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 _DOUBLINGS_MAX = 2  # of the time that a view change gets, while none comes about
 
 
-def start_view_change(state: State, view: int) -> None:
+def start_view_change(state: State, view: View) -> None:
     """Leave the current view for a later one."""
     assert view > state.view
     assert state.replicas > 1, "a single replica leads every view"
@@ -72,7 +73,7 @@ def _leave(state: State) -> None:
     state.suspicions.clear()
     state.votes.clear()
     state.parked = None
-    state.newer_view = 0
+    state.newer_view = View(0)
     state.wanted_head = 0
     state.reports.clear()
     state.offers.clear()
@@ -108,7 +109,7 @@ def on_start_view_change(state: State, sender: int, header: StartViewChangeHeade
         if is_bound(state) and sender != state.primary:
             state.probes.hit("view_change.stayed_as_promised")  # It will be said again (VS-21).
             return
-        start_view_change(state, header.view)
+        start_view_change(state, View(header.view))
     if header.view < state.view or state.status == Status.NORMAL:
         if state.is_primary:
             send_start_view(state, sender, 0)
@@ -179,7 +180,7 @@ def on_do_view_change(state: State, sender: int, header: DoViewChangeHeader, bod
     if state.status == Status.RECOVERING or header.view % state.replicas != state.options.replica:
         return
     if header.view > state.view:
-        start_view_change(state, header.view)
+        start_view_change(state, View(header.view))
     if header.view < state.view or state.status == Status.NORMAL:
         if state.is_primary:
             send_start_view(state, sender, 0)
@@ -351,7 +352,7 @@ def _enter(state: State, commit: int) -> None:
     state.log_view = state.view
     state.is_suspect = False
     state.is_wiped = False
-    state.newer_view = 0
+    state.newer_view = View(0)
     state.votes.clear()
     state.suspicions.clear()
     assert state.transfer != Transfer.PULLING, "a pull ends with its view"
@@ -414,7 +415,7 @@ def on_start_view(state: State, sender: int, header: StartViewHeader, body: byte
             "recovery.wiped_recovered" if state.is_wiped else "recovery.probe_answered"
         )
     _leave(state)
-    state.view = header.view
+    state.view = View(header.view)
     _install(state, log)
     _enter(state, header.commit)
     acknowledge(state)
@@ -459,7 +460,7 @@ def on_request_start_view(state: State, sender: int, header: RequestStartViewHea
     elif sender == state.primary:
         # A question from before this view is late, and no sign that its primary is gone.
         if header.view >= state.view or not is_bound(state):
-            start_view_change(state, state.view + 1)
+            start_view_change(state, View(state.view + 1))
     elif header.is_wiped:
         report(state, sender, header)
 
@@ -480,7 +481,7 @@ def on_view_change_resend_timer(state: State) -> None:
 def on_view_change_status_timer(state: State) -> None:
     """Try the next view: this one did not come about."""
     if state.status == Status.VIEW_CHANGE:
-        start_view_change(state, state.view + 1)
+        start_view_change(state, View(state.view + 1))
 
 
 def on_primary_silent(state: State, _: PrimarySilent) -> None:
@@ -492,4 +493,4 @@ def on_primary_silent(state: State, _: PrimarySilent) -> None:
     if state.newer_view > state.view:
         start_probing(state)
     else:
-        start_view_change(state, state.view + 1)
+        start_view_change(state, View(state.view + 1))
