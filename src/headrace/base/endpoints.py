@@ -1,4 +1,4 @@
-"""Where something listens: a host and a port, as people write them."""
+"""Addresses to listen on or connect to: a host and a port, as users write them."""
 
 import re
 from ipaddress import ip_address
@@ -11,7 +11,7 @@ _HOW = "write HOST:PORT, such as 127.0.0.1:8090 or [::1]:8090"
 
 
 class Endpoint(NamedTuple):
-    """A host, by name or number, and a port; port 0 means any free one."""
+    """A host, by name or IP address, and a port; port 0 means any free one."""
 
     host: str
     port: int
@@ -21,7 +21,7 @@ class Endpoint(NamedTuple):
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it; of names, `localhost` alone is known to be so."""
+        """Whether only this machine can reach it; of names, only `localhost` is known to."""
         if self.host == "localhost":
             return True
         return _is_number(self.host) and ip_address(self.host).is_loopback
@@ -31,7 +31,7 @@ def parse_endpoint(text: str) -> Endpoint:
     """Read an address such as `127.0.0.1:8090`, `localhost:0` or `[::1]:8090`.
 
     Raises:
-        ValueError: It is no address.
+        ValueError: The text is not an address.
     """
     host, colon, port = text.strip().rpartition(":")
     if not colon or not (port.isascii() and port.isdecimal() and len(port) <= 5):
@@ -50,7 +50,7 @@ def parse_endpoint(text: str) -> Endpoint:
 
 
 def _is_host(host: str) -> bool:
-    """Whether it may be a name; digits and points alone are a number, or nothing."""
+    """Return whether the text may be a host; digits and points alone must be an IP address."""
     if re.fullmatch("[0-9.]*", host):
         return _is_number(host)
     return _HOST_NAME.fullmatch(host) is not None

@@ -57,7 +57,7 @@ def pack_namespace(namespace: Namespace) -> GroupId:
 
 
 def is_partition_group(group: int) -> bool:
-    """Whether a number from outside is the group id of a partition that can exist."""
+    """Return whether a number from outside is the group id of a partition that can exist."""
     return (
         0 <= group < 1 << _NAMESPACE_BITS
         and (group & (1 << _PARTITION_BITS) - 1) < PARTITIONS_PER_TOPIC_MAX
@@ -65,7 +65,7 @@ def is_partition_group(group: int) -> bool:
 
 
 def is_group(group: int) -> bool:
-    """Whether a number from outside is the id of a group that can exist."""
+    """Return whether a number from outside is the id of a group that can exist."""
     return group == METADATA_GROUP or is_partition_group(group)
 
 

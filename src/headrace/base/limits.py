@@ -15,11 +15,11 @@ KIB = 1 << 10
 MIB = 1 << 20
 GIB = 1 << 30
 
-# Frames. The header size is the protocol's; the maximum is a server's setting with this default.
+# Frames. The protocol fixes the header size; the maximum is a setting with this default.
 HEADER_BYTES = 256
 FRAME_BYTES_MAX = 64 * MIB
 FRAME_BYTES_MIN_OF_MAX = 64 * KIB  # a smaller limit could not carry a view-change vote
-# What a journal keeps for ops that make room: those may fill all parts of it, logins one (O2.10).
+# Reserve of a journal. Ops that make room may use all of its parts, logins one (O2.10).
 RESERVE_PARTS = 2
 RESERVE_PARTS_OF_LOGINS = 1
 
@@ -27,7 +27,7 @@ RESERVE_PARTS_OF_LOGINS = 1
 NAME_BYTES_MAX = 255
 USERNAME_BYTES_MIN = 3
 USERNAME_BYTES_MAX = 50
-PASSWORD_BYTES_MIN = 3  # the wire's; `serve` asks for more
+PASSWORD_BYTES_MIN = 3  # of the protocol; `serve` requires more
 PASSWORD_BYTES_MAX = 100
 TOKEN_NAME_BYTES_MIN = 3
 TOKEN_NAME_BYTES_MAX = 30
@@ -57,7 +57,7 @@ PREALLOCATED_BYTES_MAX = 64 * GIB
 REPLICAS_MAX = 6  # with 7 a replication quorum of 3 could be lost whole (VS-2)
 PIPELINE_OPS_MAX = 127  # a view-change vote addresses the uncommitted suffix in 128 bits (VS-5)
 VIEW_CHANGE_HEADERS_MAX = PIPELINE_OPS_MAX + 1
-# What a peer may name. A replica counts on from there, and its own numbers must fit their fields.
+# Highest numbers accepted from a peer: a replica counts up from them, and its own must fit too.
 VIEW_MAX = (1 << 31) - 1
 OP_MAX = (1 << 62) - 1
 STAMP_MAX = (1 << 62) - 1

@@ -1,16 +1,16 @@
-"""The name that somebody probably meant."""
+"""Suggests the known name that is closest to an unknown one."""
 
 import difflib
 from collections.abc import Iterable
 
-_ASKED_CHARACTERS_MAX = 200  # a longer one is like nothing known, and comparing it would cost
+_ASKED_CHARACTERS_MAX = 200  # longer names match nothing, and comparing them is slow
 
 
 def hint_nearest(name: str, known: Iterable[str], prefix: str = "") -> str:
-    """Return a hint at the most similar known name, or nothing if none is similar.
+    """Return a hint that names the closest known name, or an empty text if none is close.
 
-    Names with points are paths of keys: one that has the right last part is near, too. `prefix` is
-    what all of them begin with, left out in the comparison.
+    Names with points are paths of keys: a path with the same last part is close, too. `prefix` is
+    common to all known names and left out of the comparison.
     """
     names = list(known)
     asked = name[:_ASKED_CHARACTERS_MAX]
@@ -23,17 +23,17 @@ def hint_nearest(name: str, known: Iterable[str], prefix: str = "") -> str:
         return ""
 
     def likeness(path: str) -> tuple[float, int]:
-        # Of two that are as like, the one as long: that finds letters that changed places.
+        # Of two equally close names, prefer the same length: that finds swapped letters.
         return difflib.SequenceMatcher(None, path, asked).ratio(), -abs(len(path) - len(asked))
 
     return f"; did you mean {prefix}{max(near, key=likeness)}?"
 
 
 def refuse_unknown(taker: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Check the names of options; `taker` is what they were given to.
+    """Check the names of options; `taker` is the function or object that takes them.
 
     Raises:
-        TypeError: One is unknown; the message has the known name that is most like it.
+        TypeError: A name is unknown; the message suggests the closest known one.
     """
     names = list(known)
     for name in given:

@@ -1,4 +1,4 @@
-"""A seeded generator of our own, so that no upgrade changes what a seed means.
+"""A seeded random generator of our own, so that no upgrade changes what a seed means.
 
 xoshiro256** (Blackman and Vigna), its state filled by SplitMix64.
 """
@@ -78,7 +78,7 @@ class Prng:
     def fork(self, name: str) -> "Prng":
         """Return a generator for one purpose, so that draws for another do not disturb it.
 
-        The same name forked twice gives two different generators: the parent moves on.
+        Forking the same name twice returns two different generators: the parent moves on.
         """
         return Prng(self.u64() ^ xxh3_64(name.encode()))
 

@@ -2,9 +2,9 @@
 
 
 class Secret(bytes):
-    """Bytes that are not shown."""
+    """Bytes whose text form hides their content."""
 
     def __repr__(self) -> str:
         return "Secret(...)"
 
-    __str__ = __repr__  # or a formatted line would show the bytes
+    __str__ = __repr__  # otherwise a formatted string would show the bytes

@@ -1,4 +1,4 @@
-"""Sizes and durations as people write them: `1 GiB`, `30 s`, `7 days`."""
+"""Sizes and durations as users write them: `1 GiB`, `30 s`, `7 days`."""
 
 import re
 from typing import Final
@@ -40,7 +40,7 @@ def parse_bytes(text: str) -> int:
     """Read a size such as `512`, `64 KiB` or `1.5 GB`.
 
     Raises:
-        ValueError: It is no size, or not a whole number of bytes.
+        ValueError: The text is not a size, or not a whole number of bytes.
     """
     found = _QUANTITY.fullmatch(text.strip())
     unit = _BYTES.get(found[2].lower()) if found else None
@@ -53,7 +53,7 @@ def parse_duration(text: str) -> Micros:
     """Read a duration such as `250 ms`, `30 s`, `1 h 30 min` or `7 days`.
 
     Raises:
-        ValueError: It is no duration, or not a whole number of microseconds.
+        ValueError: The text is not a duration, or not a whole number of microseconds.
     """
     total = 0
     position = 0
