@@ -1,18 +1,18 @@
-"""What changes a consumer group: a member comes, a member goes, the partitions change.
+"""Changes of a consumer group: a member joins, a member leaves, the partitions change.
 
-Every change deals all partitions anew, in turn: partition i goes to member i mod members, in order
-of keys (CG-7). A join, too: handing over in steps what its owner still works on (CG-6) comes later
-and changes this module alone.
+Every change, a join included, assigns all partitions again, round robin: partition i belongs to
+member i mod members, in the order of keys (CG-7). Cooperative rebalancing, which waits until the
+old owner has finished (CG-6), comes later and changes this module alone.
 
-Invariants: whatever was dealt, each partition has exactly one owner if there is a member, and the
-            shares of members differ by one at most.
+Invariants: if there is a member, each partition has exactly one owner, and the numbers of
+            partitions of two members differ by one at most.
 """
 
 from headrace.groups.roster import Member, Roster, is_member, make_roster
 
 
 def join(roster: Roster, *, client: int, partitions_count: int) -> Roster:
-    """Add a client; one that is a member already changes nothing, not even the generation."""
+    """Add a client; for an existing member nothing changes, not even the generation."""
     assert partitions_count >= 0
     if is_member(roster, client):
         return roster
@@ -22,7 +22,7 @@ def join(roster: Roster, *, client: int, partitions_count: int) -> Roster:
 
 
 def leave(roster: Roster, *, client: int, partitions_count: int) -> Roster:
-    """Remove a member; what it had goes to the others."""
+    """Remove a member; its partitions are assigned to the others."""
     assert partitions_count >= 0
     assert is_member(roster, client)
     members = tuple([member for member in roster.members if member.client != client])
@@ -30,13 +30,13 @@ def leave(roster: Roster, *, client: int, partitions_count: int) -> Roster:
 
 
 def redeal(roster: Roster, *, partitions_count: int) -> Roster:
-    """Deal again after the partitions of the topic changed."""
+    """Assign again after the partitions of the topic changed."""
     assert partitions_count >= 0
     return _deal(roster.generation + 1, roster.members, partitions_count)
 
 
 def _lowest_free_key(roster: Roster) -> int:
-    """Keys below it are taken without a gap, so it is also where its member stands."""
+    """Return the lowest free key, which is also the position of its member."""
     for position, member in enumerate(roster.members):
         if member.key != position:
             return position

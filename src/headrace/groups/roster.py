@@ -1,11 +1,11 @@
-"""Who belongs to a consumer group, and which partitions each member has.
+"""The members of a consumer group, and the partitions of each.
 
-A member owns its partitions; it may commit on those and poll them. The two questions are asked
-apart because a hand-over in steps will part them: then a partition that is being handed over is
-owned by its old member and polled by nobody (CG-4).
+A member owns its partitions: it may commit offsets on them and poll them. The two permissions are
+separate functions because cooperative rebalancing will separate them: a partition under revocation
+is owned by its old member and polled by nobody (CG-4).
 
-Invariants: members stand in order of their keys; a key and a client stand once; a partition has one
-            owner at most.
+Invariants: members are in the order of their keys; keys and clients are unique; a partition has at
+            most one owner.
 """
 
 from itertools import pairwise
@@ -14,7 +14,7 @@ import msgspec
 
 
 class Member(msgspec.Struct, frozen=True):
-    """One client in a group; its key is the lowest that was free when it joined."""
+    """One client in a group; its key is the lowest free one at the time it joined."""
 
     key: int
     client: int
@@ -22,7 +22,7 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Roster(msgspec.Struct, frozen=True):
-    """The members of a group and what they have; a new generation means a new assignment."""
+    """The members of a group with their partitions; a new assignment has a new generation."""
 
     generation: int
     members: tuple[Member, ...]
@@ -31,7 +31,7 @@ class Roster(msgspec.Struct, frozen=True):
 
 
 def make_roster(generation: int, members: tuple[Member, ...]) -> Roster:
-    """Give a roster with its indexes."""
+    """Return a roster with its indexes."""
     assert generation >= 0
     assert all(left.key < right.key for left, right in pairwise(members))
     clients = {member.client: member for member in members}
@@ -45,22 +45,22 @@ EMPTY_ROSTER = make_roster(0, ())
 
 
 def is_member(roster: Roster, client: int) -> bool:
-    """Whether the client belongs to the group."""
+    """Return whether the client belongs to the group."""
     return client in roster.clients
 
 
 def may_poll(roster: Roster, *, client: int, partition: int) -> bool:
-    """Whether the client may be served from this partition now (CG-14)."""
+    """Return whether the client may poll this partition now (CG-14)."""
     return owns(roster, client=client, partition=partition)
 
 
 def owns(roster: Roster, *, client: int, partition: int) -> bool:
-    """Whether the client may commit on this partition (CG-15)."""
+    """Return whether the client may commit on this partition (CG-15)."""
     owner = roster.owners.get(partition)
     return owner is not None and owner.client == client
 
 
 def pollable(roster: Roster, client: int) -> tuple[int, ...] | None:
-    """Give the partitions that a member may poll; nothing if the client is none (CG-5)."""
+    """Return the partitions that a member may poll; None if the client is no member (CG-5)."""
     member = roster.clients.get(client)
     return None if member is None else member.partitions
