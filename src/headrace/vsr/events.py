@@ -1,6 +1,6 @@
-"""What a group is told and what it wants done, as only consensus and the shard see it.
+"""Events and effects between a group and its shard.
 
-What leaves the node, or touches the disk, is an effect of `ports`; these are translated to those.
+The shard translates them to the effects of `ports`, which reach the network and the disk.
 """
 
 from typing import TypeAlias
@@ -17,16 +17,16 @@ from headrace.wire.requests import RequestHeader
 
 
 class RequestReceived(msgspec.Struct, frozen=True):
-    """A client asks for something; the header is checked, user and group are stamped."""
+    """A request of a client; the header is checked and has user and group."""
 
     header: RequestHeader
     body: Buffer
 
 
 class OwnOp(msgspec.Struct, frozen=True):
-    """The server itself wants an op ordered, for a client or for none; dropped if it cannot be now.
+    """An op of the server itself, for a client or for none; dropped if it cannot be ordered now.
 
-    Who wants it asks again as long as it is wanted.
+    The sender repeats it as long as it is needed.
     """
 
     operation: Operation
@@ -35,22 +35,22 @@ class OwnOp(msgspec.Struct, frozen=True):
 
 
 class TailSettled(msgspec.Struct, frozen=True):
-    """The log says by now what may have gone with the power."""
+    """The log records by now what a power failure may have lost."""
 
 
 class RoomMade(msgspec.Struct, frozen=True):
-    """The journal may have room again for what waits for it."""
+    """The journal may have room again."""
 
 
 class PieceRead(msgspec.Struct, frozen=True):
-    """A part of a stored piece was read for a transfer; none when it could not be."""
+    """A part of a stored piece was read for a transfer; the data is None if that failed."""
 
     token: int
     data: bytes | None
 
 
 class FrameReceived(msgspec.Struct, frozen=True):
-    """Another replica sent a frame of this group, sealed and within the rules of its kind."""
+    """A frame of this group from another replica, verified by seal and rules."""
 
     sender: int
     kind: FrameKind
@@ -59,31 +59,31 @@ class FrameReceived(msgspec.Struct, frozen=True):
 
 
 class PrepareDurable(msgspec.Struct, frozen=True):
-    """The journal holds this prepare as its class asks; a later one of that op may replace it."""
+    """The prepare is durable as its class requires; a later one may replace it."""
 
     op: int
     checksum: int
 
 
 class ViewDurable(msgspec.Struct, frozen=True):
-    """The journal will not forget these, so messages of the view may leave (MD-26)."""
+    """The view is durable, so its messages may be sent (MD-26)."""
 
     view: int
     log_view: int
 
 
 class TimerFired(msgspec.Struct, frozen=True):
-    """A timer that was set and not stopped has run out."""
+    """A timer that was set and not stopped has expired."""
 
     timer: Timer
 
 
 class PrimarySilent(msgspec.Struct, frozen=True):
-    """The node of the primary has not been heard of for the heartbeat timeout."""
+    """No heartbeat of the primary's node arrived within the timeout."""
 
 
 class PrimaryBeat(msgspec.Struct, frozen=True):
-    """The primary of a view says how far it has committed."""
+    """The commit point of the primary of a view, from a heartbeat."""
 
     sender: int
     view: int
@@ -92,7 +92,7 @@ class PrimaryBeat(msgspec.Struct, frozen=True):
 
 
 class EntryRead(msgspec.Struct, frozen=True):
-    """The journal gave an entry back, verified; without a header it could not."""
+    """An entry was read from the journal and verified; without a header the read failed."""
 
     token: int
     header: bytes
@@ -100,7 +100,7 @@ class EntryRead(msgspec.Struct, frozen=True):
 
 
 class CheckpointDone(msgspec.Struct, frozen=True):
-    """The checkpoint that was asked for is durable."""
+    """The requested checkpoint is durable."""
 
 
 GroupEvent: TypeAlias = (
@@ -121,7 +121,7 @@ GroupEvent: TypeAlias = (
 
 
 class JournalPrepare(msgspec.Struct, frozen=True):
-    """Append a prepare; without a body only its header is known yet.
+    """Append a prepare to the journal; without a body only its header is known yet.
 
     `PrepareDurable` follows for one with a body.
     """
@@ -130,36 +130,36 @@ class JournalPrepare(msgspec.Struct, frozen=True):
     checksum: int
     header: bytes
     body: Buffer | None
-    is_never_held: bool = False  # certain that this replica has never acknowledged the op
+    is_never_held: bool = False  # this replica certainly never acknowledged the op
 
 
 class JournalTruncate(msgspec.Struct, frozen=True):
-    """Ops from this one on are no longer part of the log."""
+    """Remove the ops from this one on from the log."""
 
     from_op: int
 
 
 class PersistView(msgspec.Struct, frozen=True):
-    """Remember the view; `ViewDurable` follows."""
+    """Make the view durable; `ViewDurable` follows."""
 
     state: ViewState
 
 
 class SetTimer(msgspec.Struct, frozen=True):
-    """Start a timer anew."""
+    """Start a timer, or restart it."""
 
     timer: Timer
     ticks: int
 
 
 class StopTimer(msgspec.Struct, frozen=True):
-    """Forget a timer."""
+    """Stop a timer."""
 
     timer: Timer
 
 
 class ReadEntry(msgspec.Struct, frozen=True):
-    """Read a committed prepare back from the journal; `EntryRead` follows."""
+    """Read a committed prepare from the journal; `EntryRead` follows."""
 
     token: int
     op: int
@@ -175,7 +175,7 @@ class ReadPiece(msgspec.Struct, frozen=True):
 
 
 class TakeCheckpoint(msgspec.Struct, frozen=True):
-    """Make the group's state durable as it is now; `CheckpointDone` follows."""
+    """Make the current state of the group durable; `CheckpointDone` follows."""
 
 
 GroupEffect: TypeAlias = (

@@ -1,9 +1,9 @@
-"""Ops that came before those that they follow, and wait in memory until the gap is closed.
+"""Fetched ops whose predecessors are missing: they wait in memory until the gap is closed.
 
-They are journaled together then. So the room that they will take is counted for all groups of a
-store: whoever asks for some is told what is left without it.
+They are journaled together then. So the room that they will need is summed over all groups of a
+store, and is not free for others.
 
-Invariants: `Held` is the sum of all that wait, of every group that lives.
+Invariants: `Held` is the sum over the waiting ops of all groups.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from headrace.wire.replica.prepares import PrepareHeader
 
 
 class Held:
-    """How much waits, in all groups of a store."""
+    """The count and the size of waiting ops, over all groups of a store."""
 
     __slots__ = ("body_bytes", "count")
 
@@ -24,7 +24,7 @@ class Held:
 
 
 class FetchedOp(NamedTuple):
-    """A verified prepare: its header, also as it travels, and its body."""
+    """A verified prepare: its header, decoded and as bytes, and its body."""
 
     header: PrepareHeader
     data: bytes
@@ -32,7 +32,7 @@ class FetchedOp(NamedTuple):
 
 
 class Fetched:
-    """The ops that wait in one group, by number."""
+    """The waiting ops of one group, by op number."""
 
     def __init__(self, held: Held) -> None:
         self._held = held
@@ -61,14 +61,14 @@ class Fetched:
         return op in self._ops
 
     def put(self, header: PrepareHeader, data: bytes, body: Buffer) -> None:
-        """Have an op wait, instead of one that may have its number."""
+        """Add a waiting op; replace one with the same number."""
         self.pop(header.op)
         self._ops[header.op] = FetchedOp(header, data, body)
         self._held.count += 1
         self._held.body_bytes += len(body)
 
     def pop(self, op: int) -> FetchedOp | None:
-        """Give an op that waits no more, if it is here."""
+        """Remove and return a waiting op, if there is one."""
         found = self._ops.pop(op, None)
         if found is not None:
             self._held.count -= 1
@@ -78,7 +78,7 @@ class Fetched:
         return found
 
     def keep(self, low: int, high: int) -> None:
-        """Drop what lies outside of a range."""
+        """Drop the ops outside of a range."""
         assert low <= high, "a range has at least one op"
         for op in [op for op in self._ops if not low <= op <= high]:
             self.pop(op)

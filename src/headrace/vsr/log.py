@@ -1,7 +1,7 @@
 """The part of a group's log that consensus works on: from the commit point to the head.
 
-Invariants: ops from `linked` to the head are known and hang together by their parent checksums;
-            below `linked`, entries are only candidates.
+Invariants: ops from `linked` to the head are known and form a chain of parent checksums; below
+            `linked`, entries are only candidates.
 """
 
 from headrace.ports.network import Buffer
@@ -11,7 +11,7 @@ GENESIS = 0  # the parent of op 1
 
 
 class Entry:
-    """One prepare; without a body it is only known."""
+    """One prepare; the body is None if only the header is known."""
 
     __slots__ = ("body", "data", "header", "is_durable", "is_never_held")
 
@@ -28,11 +28,11 @@ class Entry:
         self.body = body
         self.data = PREPARE.encode(header) if data is None else data
         self.is_durable = is_durable
-        self.is_never_held = is_never_held  # certain that we never acknowledged it
+        self.is_never_held = is_never_held  # this replica certainly never acknowledged it
 
 
 class Log:
-    """Entries by op, the head, and how far down from the head the chain is whole."""
+    """Entries by op, the head, and the lowest op that is linked to the head."""
 
     __slots__ = ("_lowest", "entries", "head", "linked")
 
@@ -59,7 +59,7 @@ class Log:
             assert before.commit <= header.commit, "commit points rise from op to op"
 
     def get(self, op: int) -> Entry | None:
-        """Give the entry of an op, if it is known."""
+        """Return the entry of an op, if it is known."""
         return self.entries.get(op)
 
     def put(self, entry: Entry) -> None:
@@ -78,21 +78,21 @@ class Log:
         self.head = entry.header.op
 
     def checksum(self, op: int) -> int:
-        """Give the checksum of a known op; that of op 0 is the origin of every chain."""
+        """Return the checksum of a known op; op 0 is the parent of the first one."""
         if op == 0:
             return GENESIS
         assert op <= self.head, "what lies above the head is not part of the log"
         return self.entries[op].header.checksum
 
     def whole_up_to(self, op: int) -> int:
-        """Return the last op from the given one on that has its body, as all between them have."""
+        """Return the last op after the given one up to which every op has its body."""
         while (entry := self.entries.get(op + 1)) is not None and entry.body is not None:
             op += 1
         assert op <= self.head, "no body lies above the head"
         return op
 
     def drop_below(self, op: int) -> None:
-        """Forget what lies below an op."""
+        """Drop the entries below an op."""
         assert op <= self.head, "the head is never dropped"
         if op - self._lowest > len(self.entries) + 1:
             for below in [each for each in self.entries if each < op]:

@@ -33,7 +33,7 @@ class Vote(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decision(IntEnum):
-    """What the votes allow."""
+    """Whether the votes decide the log."""
 
     MERGED = 0
     WAIT = 1
@@ -54,7 +54,7 @@ WAIT = Merged(Decision.WAIT)
 
 
 def merge(votes: list[Vote], quorums: Quorums) -> Merged:
-    """Give the new log, or say that more votes are needed.
+    """Return the new log, or `WAIT` if more votes are needed.
 
     Needs a view-change quorum of votes. With the votes of all replicas, "nobody knows of an op
     above" is proof enough even when some are suspect: every op keeps a copy somewhere. For the same
@@ -97,12 +97,12 @@ def merge(votes: list[Vote], quorums: Quorums) -> Merged:
 
 
 def _committed(votes: list[Vote], canonical: list[Vote]) -> int:
-    """Give the highest op that the votes prove committed."""
+    """Return the highest op that the votes prove committed."""
     commit = max(vote.commit for vote in votes)
     for vote in votes:
         for header in vote.headers.values():
             commit = max(commit, header.commit)
-    # A primary never has more ops in flight than this.
+    # A primary never has more uncommitted ops than this.
     return max(commit, max(vote.op for vote in canonical) - PIPELINE_OPS_MAX, 0)
 
 
@@ -115,7 +115,7 @@ def _canonical_header(canonical: list[Vote], op: int) -> PrepareHeader | None:
 
 
 def _any_header(votes: list[Vote], op: int) -> PrepareHeader | None:
-    """Give a header of a committed op from a voter that knows it to be committed."""
+    """Return a header of a committed op from a voter that knows it to be committed."""
     for vote in votes:
         if vote.commit >= op and op in vote.headers:
             return vote.headers[op]
@@ -123,7 +123,7 @@ def _any_header(votes: list[Vote], op: int) -> PrepareHeader | None:
 
 
 def _nacks(vote: Vote, op: int, header: PrepareHeader | None, canonical: list[Vote]) -> bool:
-    """Whether a voter proves that it never acknowledged this op."""
+    """Return whether a voter proves that it never acknowledged this op."""
     if op in vote.nacks:
         return True
     if vote.is_suspect:
@@ -145,7 +145,7 @@ def _serves(vote: Vote, header: PrepareHeader) -> bool:
 
 
 def _is_uncommitted(votes: list[Vote], op: int, quorums: Quorums) -> bool:
-    """Whether all replicas together show that an op without a copy was never committed (FM-6a).
+    """Return whether the votes of all prove that an op without a copy is uncommitted (FM-6a).
 
     Had it been committed, a replication quorum would have synced it, and each of these replicas
     would have lost it since: more disks than a cluster survives, for at least one of a replication
@@ -167,7 +167,7 @@ def _is_uncommitted(votes: list[Vote], op: int, quorums: Quorums) -> bool:
 
 
 def _ends_here(votes: list[Vote], canonical: list[Vote], head: int, quorums: Quorums) -> bool:
-    """Whether the log provably has no op above the head."""
+    """Return whether the log provably has no op above the head."""
     assert all(vote.op <= head for vote in canonical), "nothing that the latest view knows is cut"
     if len(votes) == quorums.replicas:
         return True

@@ -52,7 +52,7 @@ _FROM_VIEW = slice(VIEW.stop, None)
 
 
 def on_request(state: State, event: RequestReceived) -> None:
-    """Order a client's request, or say at once why not."""
+    """Order a client's request, or refuse it with the reason."""
     header = event.header
     if not state.is_primary or state.commit_min < state.view_head:
         answer(state, header, Code.TRANSIENT_NOT_ACCEPTED)
@@ -60,7 +60,7 @@ def on_request(state: State, event: RequestReceived) -> None:
     assert state.log_view == state.view, "a primary orders on the log of its view"
     if not _is_new(state, header, event.body):
         return
-    if state.table.is_applied(header):  # Another request of that number was.
+    if state.table.is_applied(header):  # Another request with this number was applied.
         state.probes.hit("session.number_taken_again")
         header = msgspec.structs.replace(header, is_anew=1)
     if not state.queue and _has_place(state) and _propose(state, header, event.body):
@@ -74,7 +74,7 @@ def on_request(state: State, event: RequestReceived) -> None:
 
 
 def _has_place(state: State) -> bool:
-    """Whether another op may be on its way."""
+    """Return whether the pipeline takes another op."""
     assert state.commit_min <= state.log.head, "only ops of the log are applied"
     return state.log.head - state.commit_min < state.options.pipeline_max
 
@@ -87,24 +87,24 @@ def on_own(state: State, event: OwnOp) -> None:
     header = RequestHeader(client=event.client, operation=event.operation)
     waiting = state.in_flight.get(_flight(state, header)) if event.client else None
     if waiting is not None and waiting.operation == Operation.REGISTER:
-        return  # It is about a session that is over: behind the login it would meet the next one.
+        return  # It is about a session that has ended: after the login it would hit the new one.
     _propose(state, header, event.body, is_own=True)
 
 
 def foresee(state: State) -> None:
-    """Tell the machine of a new primary what is ordered and not applied yet."""
+    """Pass the ordered and unapplied ops to the machine of a new primary."""
     assert state.log.linked <= state.commit_min + 1, "a primary has the whole log"
     entries = [state.log.entries[op] for op in range(state.commit_min + 1, state.log.head + 1)]
     state.machine.foresee((entry.header, entry.body or b"") for entry in entries)
 
 
 def _flight(state: State, header: RequestHeader | PrepareHeader) -> tuple[int, int]:
-    """Give what a request in flight is known by: its client alone, where one at a time is sent."""
+    """Return the key of a request in flight: its client alone, if clients send one at a time."""
     return header.client, 0 if state.table.is_lockstep else header.request
 
 
 def _is_new(state: State, header: RequestHeader, body: Buffer) -> bool:
-    """Whether a request is to be ordered; if not, it has been answered."""
+    """Return whether a request is to be ordered; if not, it has been answered."""
     assert state.view_head <= state.commit_min, "requests are judged by all that was adopted"
     if header.operation == Operation.REGISTER:
         assert isinstance(state.table, ClientTable)
@@ -120,10 +120,10 @@ def _is_new(state: State, header: RequestHeader, body: Buffer) -> bool:
 
 
 def _is_new_to_table(state: State, header: RequestHeader, body: Buffer) -> bool:
-    """Whether a request of a session was never answered; if it was, it is answered again."""
+    """Return whether a request of a session is new; an answered one is answered again."""
     if state.table.is_lockstep and header.session > state.commit_min:
-        # A session that we have not applied: whoever minted it leads, or we lag. One at or below
-        # our commit point is judged right even by a primary that has been deposed.
+        # This replica has not applied that session: another one leads, or this one lags. A session
+        # at or below the commit point is judged correctly even by a deposed primary.
         answer(state, header, Code.TRANSIENT_NOT_ACCEPTED)
         return False
     verdict, reply = state.table.judge(header, body)
@@ -135,7 +135,7 @@ def _is_new_to_table(state: State, header: RequestHeader, body: Buffer) -> bool:
 
 
 def answer_again(state: State, header: RequestHeader, body: Buffer) -> None:
-    """Answer a request, if it was applied, as it was answered then."""
+    """Repeat the answer to a request, if it was applied."""
     verdict, reply = state.table.judge(header, body)
     if verdict == Verdict.REPLAY or verdict in _STATUSES:
         _answer_again(state, header, verdict, reply)
@@ -154,12 +154,12 @@ def _answer_again(state: State, header: RequestHeader, verdict: Verdict, reply: 
 
 
 def is_in_flight(state: State, header: RequestHeader) -> bool:
-    """Whether a request is ordered here, or waits to be, and is not applied yet."""
+    """Return whether a request is ordered here, or waits to be, and is not applied yet."""
     return _flight(state, header) in state.in_flight
 
 
 def _propose(state: State, header: RequestHeader, body: Buffer, *, is_own: bool = False) -> bool:
-    """Give a request its place in the log, or refuse it; whether either was done.
+    """Order a request, or refuse it; return whether either was done.
 
     If not, the journal is full and a checkpoint will make room: the request waits (O2.6).
     """
@@ -178,7 +178,7 @@ def _propose(state: State, header: RequestHeader, body: Buffer, *, is_own: bool 
         except RefusedError as error:
             refusal = error.code
     if refusal is not None:
-        if not is_own:  # Its client may have a request on its way.
+        if not is_own:  # Its client may have a request in flight.
             state.in_flight.pop(_flight(state, header), None)
             answer(state, header, refusal)
         return True
@@ -236,7 +236,7 @@ def _journal(state: State, entry: Entry) -> None:
 
 
 def _replicate(state: State, entry: Entry) -> None:
-    """Send to all where that is at most two; else along the ring (O6.1)."""
+    """Send to all backups if there are at most two; otherwise along the ring (O6.1)."""
     assert entry.body is not None
     if state.replicas == 1:
         return
@@ -248,7 +248,7 @@ def _replicate(state: State, entry: Entry) -> None:
 
 
 def send_prepare(state: State, target: int, entry: Entry) -> None:
-    """Send a prepare, stamped with the current view, which is not part of its identity."""
+    """Send a prepare with the current view, which its checksum does not cover."""
     assert entry.body is not None
     assert target != state.options.replica, "a primary journals its own prepares itself"
     assert entry.header.op <= state.log.head, "only ops of the log are sent"
@@ -267,7 +267,7 @@ def _start_retransmission(state: State) -> None:
 
 
 def on_retransmit_timer(state: State) -> None:
-    """Send again what has no quorum yet, to those who have not acknowledged it (VS-12)."""
+    """Resend ops without a quorum to the replicas that have not acknowledged them (VS-12)."""
     if not state.is_primary or state.log.head == state.commit_max:
         return
     assert state.commit_min <= state.log.head, "only ops of the log are applied"
@@ -282,7 +282,7 @@ def on_retransmit_timer(state: State) -> None:
 
 
 def on_prepare(state: State, sender: int, header: PrepareHeader, frame: bytes) -> None:
-    """Journal what the primary ordered (VS-8)."""
+    """Journal an op that the primary ordered (VS-8)."""
     if header.view > state.view:
         hear_of_view(state, View(header.view))
         return
@@ -299,7 +299,7 @@ def on_prepare(state: State, sender: int, header: PrepareHeader, frame: bytes) -
         return
     _forward(state, header, frame)
     if header.op > state.commit_min and not has_room(state, header, body):
-        state.probes.hit("normal.backup_without_room")  # It will be sent again (O2.3).
+        state.probes.hit("normal.backup_without_room")  # The primary resends it (O2.3).
         return
     if header.op == state.log.head + 1 and header.parent == state.log.checksum(state.log.head):
         accept(state, header, frame[:HEADER_BYTES], body)
@@ -314,7 +314,7 @@ def on_prepare(state: State, sender: int, header: PrepareHeader, frame: bytes) -
 
 
 def _forward(state: State, header: PrepareHeader, frame: bytes) -> None:
-    """Pass a prepare on along the ring, before journaling it (O6.1)."""
+    """Forward a prepare along the ring, before journaling it (O6.1)."""
     following = (state.options.replica + 1) % state.replicas
     assert state.primary != state.options.replica, "a primary sends and does not forward"
     if state.replicas > 3 and following != state.primary and header.op == state.log.head + 1:
@@ -332,7 +332,7 @@ def accept(state: State, header: PrepareHeader, data: bytes, body: Buffer) -> No
 
 
 def on_prepare_durable(state: State, event: PrepareDurable) -> None:
-    """Count what the disk now holds; a backup says so, a primary may commit."""
+    """Mark an op as durable; a backup then acknowledges it, a primary may commit it."""
     entry = state.log.get(event.op)
     if entry is None or entry.header.checksum != event.checksum:
         return
@@ -342,7 +342,7 @@ def on_prepare_durable(state: State, event: PrepareDurable) -> None:
 
 
 def advance_durable(state: State) -> None:
-    """Move the point up to which everything may be acknowledged."""
+    """Advance the op up to which everything is durable and may be acknowledged."""
     if state.transfer == Transfer.INSTALLING:
         return
     before = state.durable
@@ -365,12 +365,12 @@ def advance_durable(state: State) -> None:
 
 
 def _is_trusted(state: State, op: int) -> bool:
-    """Whether an op is of this view's log for certain: applied, or linked to the head."""
+    """Return whether an op certainly belongs to this log: applied, or linked to the head."""
     return op <= state.commit_min or op >= state.log.linked
 
 
 def acknowledge(state: State) -> None:
-    """Tell the primary how far this replica has everything on disk: one frame for all ops."""
+    """Acknowledge all durable ops to the primary, in one frame."""
     if state.status != Status.NORMAL or state.primary == state.options.replica:
         return
     entry = state.log.get(state.durable)
@@ -399,7 +399,7 @@ def acknowledge(state: State) -> None:
 
 
 def on_prepare_ok(state: State, sender: int, header: PrepareOkHeader) -> None:
-    """Count an acknowledgement: of this op and, through the chain, of all before it (VS-9)."""
+    """Count an acknowledgement of this op and, by the chain, of all before it (VS-9)."""
     if header.view > state.view:
         hear_of_view(state, View(header.view))
         return
@@ -417,7 +417,7 @@ def on_prepare_ok(state: State, sender: int, header: PrepareOkHeader) -> None:
 
 
 def commit_by_quorum(state: State) -> None:
-    """Commit what a replication quorum has acknowledged."""
+    """Commit the ops that a replication quorum has acknowledged."""
     reached = sorted(state.acknowledged, reverse=True)[state.options.quorums.replication - 1]
     if reached <= state.commit_max:
         return
@@ -433,7 +433,7 @@ def commit_by_quorum(state: State) -> None:
 
 
 def advance_commit(state: State, commit: int) -> None:
-    """Learn how far the group has committed, and apply what is here of it."""
+    """Raise the known commit point, and apply the committed ops that are here."""
     state.commit_max = max(state.commit_max, commit)
     assert commit <= state.commit_max, "a commit point is never forgotten"
     apply_committed(state)
@@ -441,7 +441,7 @@ def advance_commit(state: State, commit: int) -> None:
 
 
 def apply_committed(state: State) -> None:
-    """Apply committed ops in order, as far as they are here and hang together."""
+    """Apply committed ops in order, as far as they are here and linked."""
     if state.status != Status.NORMAL or state.transfer == Transfer.INSTALLING or state.is_halted:
         return
     assert state.log_view == state.view, "a replica applies the log of its view"
@@ -455,7 +455,7 @@ def apply_committed(state: State) -> None:
         try:
             _apply(state, entry.header, entry.body)
         except CorruptError:
-            # A primary has ordered what it must not. The node serves its other groups.
+            # A primary ordered an op that it must not. The node still serves its other groups.
             state.probes.hit("contradiction.op")
             state.is_halted = True
             return
@@ -467,7 +467,7 @@ def apply_committed(state: State) -> None:
 
 
 def forget_applied(state: State) -> None:
-    """Drop from memory what is applied and on disk.
+    """Drop entries from memory that are applied and durable.
 
     The entry at the commit point stays: a vote begins with it.
     """
@@ -476,7 +476,7 @@ def forget_applied(state: State) -> None:
 
 
 def _apply(state: State, header: PrepareHeader, body: Buffer) -> None:
-    """Change the state by one committed op, keep its reply, and answer if we lead."""
+    """Apply one committed op, keep its reply, and answer its client if it waits here."""
     assert header.op == state.commit_min + 1, "ops are applied in order, each once"
     assert header.op <= state.commit_max, "only committed ops are applied"
     payload = _result_of(state, header, body)
@@ -504,8 +504,8 @@ def _result_of(state: State, header: PrepareHeader, body: Buffer) -> bytes:
     if header.operation == Operation.DISCONNECT:
         assert isinstance(state.table, ClientTable)
         state.table.disconnect(header.client)
-    # A new primary serves nobody before all that it adopted is applied (FM-15), so no request is
-    # ordered twice.
+    # A new primary serves no client before it has applied every adopted op (FM-15), so no request
+    # is ordered twice.
     if state.table.is_applied(header):
         raise CorruptError(f"request {header.request} of client {header.client} is ordered twice")
     return state.machine.apply(header, body)
@@ -522,7 +522,7 @@ def _register(state: State, header: PrepareHeader) -> bytes:
 
 
 def _drain_queue(state: State) -> None:
-    """Order what waited for a place in the pipeline, or for room in the journal."""
+    """Order the requests that waited for the pipeline, or for room in the journal."""
     state.is_short = False
     while state.queue and state.is_primary and _has_place(state):
         assert state.view_head <= state.commit_min, "requests follow all that was adopted"
@@ -532,13 +532,13 @@ def _drain_queue(state: State) -> None:
 
 
 def on_room(state: State, _: RoomMade) -> None:
-    """Try again what found no room."""
+    """Order the requests that waited for room in the journal."""
     if state.is_short:
         _drain_queue(state)
 
 
 def withdraw(state: State, client: int, request: int, ticket: int) -> bool:
-    """Take a request back that still waits for its place in the log; whether it did."""
+    """Remove a request from the queue; return whether it was there."""
     for waiting in state.queue:
         header = waiting[0]
         if (header.client, header.request, header.ticket) == (client, request, ticket):
@@ -554,11 +554,11 @@ def withdraw(state: State, client: int, request: int, ticket: int) -> bool:
 def _forget_queued(state: State, header: RequestHeader) -> None:
     key = (header.client, header.request)
     if state.shared.queued.get(key) == state.options.group:
-        del state.shared.queued[key]  # Else the same number waits in another group by now.
+        del state.shared.queued[key]  # Otherwise the same request waits in another group by now.
 
 
 def give_up_requests(state: State) -> None:
-    """Answer all waiting clients that the outcome is unknown: nobody here will know it."""
+    """Answer all waiting clients that the outcome of their requests is unknown."""
     for header in state.in_flight.values():
         answer(state, header, Code.TRANSIENT_NOT_COMMITTED)
     state.in_flight.clear()
@@ -568,7 +568,7 @@ def give_up_requests(state: State) -> None:
 
 
 def on_beat(state: State, event: PrimaryBeat) -> None:
-    """Learn from the primary's node how far it has committed (VS-13)."""
+    """Learn the commit point from a heartbeat of the primary's node (VS-13)."""
     if event.view > state.view:
         hear_of_view(state, View(event.view))
     elif event.view == state.view and state.status == Status.NORMAL and not event.is_declined:
@@ -582,6 +582,6 @@ def answer(state: State, header: RequestHeader, code: Code) -> None:
 
 
 def evict(state: State, header: RequestHeader, reason: EvictionReason) -> None:
-    """End the session of whoever asked."""
+    """Evict the client of a request."""
     frame = encode_eviction(reason, header.client)
     state.out.append(SendReply(header.client, frame, request=header.request, ticket=header.ticket))

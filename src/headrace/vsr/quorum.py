@@ -1,4 +1,4 @@
-"""How many replicas must agree on what (VS-2)."""
+"""The sizes of quorums (VS-2)."""
 
 import msgspec
 
@@ -15,12 +15,12 @@ class Quorums(msgspec.Struct, frozen=True):
 
 
 def quorums_of(replicas: int) -> Quorums:
-    """Give the quorums of a cluster of that size."""
+    """Return the quorums of a cluster of that size."""
     assert 1 <= replicas <= REPLICAS_MAX
     replication = 2 if replicas == 2 else min((replicas + 1) // 2, 3)
     nack = replicas - replication + 1
     view_change = 2 if replicas == 2 else nack
-    # An op that a quorum acknowledged meets every election and every proof that it never was.
+    # A replication quorum intersects with every election and with every nack quorum.
     assert replication + view_change > replicas
     assert replication + nack > replicas
     return Quorums(replicas, replication, view_change, nack)

@@ -1,8 +1,8 @@
-"""How a replica finds its way back: after a restart, when left behind, and with an empty disk.
+"""Recovers a replica: after a restart, when it is left behind, and with an empty disk.
 
-It probes: asks all which view it is, and stays out of every quorum until the primary has answered
-(VS-20). A wiped replica also waits for reports of so many others that no promise it has forgotten
-can be unknown to all of them (FM-7).
+It probes: it asks all replicas for the current view, and is part of no quorum until the primary has
+answered (VS-20). A wiped replica also waits for reports of enough others that at least one of them
+knows every promise that it has forgotten (FM-7).
 """
 
 from headrace.base.ids import View
@@ -17,7 +17,7 @@ from headrace.wire.replica.views import (
 
 
 def start_probing(state: State) -> None:
-    """Ask everybody for the view, and keep asking."""
+    """Ask all replicas for the view, and repeat that."""
     assert state.replicas > 1, "a single replica has nobody to ask"
     state.probes_sent = 0
     _probe(state)
@@ -43,7 +43,7 @@ def _probe(state: State) -> None:
 
 
 def hear_of_view(state: State, view: View) -> None:
-    """Note that a later view exists; a primary stops leading at once (VS-14a)."""
+    """Record that a later view exists; a primary stops leading at once (VS-14a)."""
     assert view > state.view
     if view <= state.newer_view or state.status != Status.NORMAL:
         return
@@ -53,12 +53,12 @@ def hear_of_view(state: State, view: View) -> None:
 
 
 def is_probing(state: State) -> bool:
-    """Whether this replica waits to be told its view."""
+    """Return whether this replica waits for an answer about its view."""
     return state.status == Status.RECOVERING or state.newer_view > state.view
 
 
 def on_probe_timer(state: State) -> bool:
-    """Ask again; return whether it is time to take part in an election instead."""
+    """Probe again; return whether it is time to start an election instead."""
     if not is_probing(state):
         return False
     assert state.probes_sent > 0, "the timer runs since the first probe"
@@ -70,7 +70,7 @@ def on_probe_timer(state: State) -> bool:
 
 
 def report(state: State, sender: int, header: RequestStartViewHeader) -> None:
-    """Tell a wiped replica where this group stands."""
+    """Send the view and the commit point to a wiped replica."""
     assert state.status == Status.NORMAL, "only who knows its view reports"
     assert not state.is_wiped, "a report is a promise that was kept"
     state.send(
@@ -94,7 +94,7 @@ def on_report(state: State, sender: int, header: RecoveryReportHeader) -> None:
 
 
 def may_install(state: State, view: int, incarnation: int) -> bool:
-    """Whether a recovering replica may believe the announcement of a view."""
+    """Return whether a recovering replica may enter an announced view."""
     assert state.status == Status.RECOVERING, "others know their view"
     assert len(state.reports) < state.replicas, "a replica does not report to itself"
     is_answer = incarnation == state.options.incarnation

@@ -1,9 +1,9 @@
-"""Fetches prepares that are missing, and serves those that others miss.
+"""Fetches missing prepares, and serves those that others miss.
 
-What is missing lies in three places: ops between the commit point and the lowest linked one; bodies
-of entries whose header is known; ops above the head. The first two are known by their checksum
-through the chain, so whoever has them may serve them. The third must come from a replica that is
-normal in the same view, which its stamp on the frame says.
+Three kinds can be missing: ops between the commit point and the lowest linked one; bodies of
+entries whose header is known; ops above the head. The chain gives the checksums of the first two,
+so any replica may serve them. The third must come from a replica that is normal in the same view:
+it writes that view into the frame.
 """
 
 from headrace.base.limits import HEADER_BYTES
@@ -25,12 +25,12 @@ from headrace.wire.replica.prepares import (
 
 
 def target_of(state: State) -> Log:
-    """Give the log that is being completed: that of the view to be started, or our own."""
+    """Return the log under repair: that of the view to be started, or our own."""
     return state.log if state.parked is None else state.parked
 
 
 def start_repair(state: State, source: int) -> None:
-    """Begin to fetch what is missing, unless that is under way."""
+    """Start to fetch missing ops, unless a repair or a transfer is running."""
     if state.repairing is not None or state.replicas == 1 or state.pull is not None:
         return
     assert state.status != Status.RECOVERING, "a replica repairs a log that it knows"
@@ -39,7 +39,7 @@ def start_repair(state: State, source: int) -> None:
 
 
 def stop_repair(state: State) -> None:
-    """End the fetching."""
+    """Stop the repair, and drop the ops that wait."""
     if state.repairing is not None:
         state.repairing = None
         state.stop_timer(Timer.REPAIR)
@@ -47,7 +47,7 @@ def stop_repair(state: State) -> None:
 
 
 def on_repair_timer(state: State) -> None:
-    """Ask somebody else."""
+    """Ask another replica, chosen at random."""
     if state.repairing is None:
         return
     assert state.transfer != Transfer.PULLING, "a transfer ends the repair"
@@ -56,7 +56,7 @@ def on_repair_timer(state: State) -> None:
 
 
 def _request_missing(state: State, source: int) -> bool:
-    """Ask for the next missing ops; return whether there are any."""
+    """Request the next missing ops; return whether there are any."""
     wanted = missing_range(state)
     state.repairing = wanted
     if wanted is None:
@@ -67,7 +67,7 @@ def _request_missing(state: State, source: int) -> bool:
         state.status == Status.NORMAL
         and log.linked - state.commit_min - 1 > state.options.repair_ops_max
     ):
-        # The chain is followed from the top, so all of it would have to fit the journal first.
+        # The chain is followed downwards from the head, so all of it would have to fit the journal.
         want_transfer(state)
     if source == state.options.replica:
         source = state.prng.choice(state.others)
@@ -94,14 +94,14 @@ def _request_missing(state: State, source: int) -> bool:
 
 
 def want_transfer(state: State) -> None:
-    """Have the state pulled when the step ends, unless a transfer is under way."""
+    """Request a transfer, which starts at the end of the step, unless one is running."""
     assert state.replicas > 1, "a single replica has nobody to ask"
     if state.transfer == Transfer.NONE:
         state.move_transfer(Transfer.WANTED)
 
 
 def missing_range(state: State) -> tuple[int, int] | None:
-    """Give the first ops to ask for, at most as many as one request may name."""
+    """Return the first missing ops, at most as many as one request may name."""
     most = state.options.repair_ops_max
     log = target_of(state)
     assert state.commit_min <= log.head, "a log has all that is applied"
@@ -127,7 +127,7 @@ def missing_range(state: State) -> tuple[int, int] | None:
 def link(state: State, log: Log) -> None:
     """Follow the parent checksums down from the lowest linked op, as far as entries are here.
 
-    An op that does not follow what is applied is not linked: whoever sent the log above it lies.
+    An op that does not follow the applied ones is not linked: the sender of this log is wrong.
     """
     while log.linked > state.commit_min + 1 and log.linked <= log.head:
         op = log.linked - 1
@@ -145,9 +145,9 @@ def link(state: State, log: Log) -> None:
 
 
 def contradicts_applied(state: State, log: Log) -> bool:
-    """Return whether a log from others has another history than what is applied here.
+    """Return whether a log from another replica contradicts the applied ops.
 
-    What is applied is committed, and has one history.
+    Applied ops are committed, and have one history.
     """
     if log.head < state.commit_min:
         return True
@@ -161,7 +161,7 @@ def _follows_applied(state: State, header: PrepareHeader) -> bool:
 
 
 def _find(state: State, log: Log, op: int, checksum: int) -> Entry | None:
-    """Give the entry with that checksum from wherever it is: this log, our own, or what came."""
+    """Return the entry with this checksum from this log, our own, or the fetched ops."""
     for entry in (log.get(op), state.log.get(op)):
         if entry is not None and entry.header.checksum == checksum:
             return entry
@@ -178,7 +178,7 @@ def _find(state: State, log: Log, op: int, checksum: int) -> Entry | None:
 
 
 def fill(state: State, header: PrepareHeader, data: bytes, body: bytes) -> None:
-    """Put a verified prepare where it is missing; what fits nowhere is dropped."""
+    """Put a verified prepare where it is missing; drop it if it is not."""
     log = target_of(state)
     op = header.op
     if op <= state.commit_min:
@@ -188,7 +188,7 @@ def fill(state: State, header: PrepareHeader, data: bytes, body: bytes) -> None:
         if entry.body is None and entry.header.checksum == header.checksum:
             assert log is not state.log or state.durable < op, "a lost body is not durable"
             state.probes.hit("repair.body_fetched")
-            # A new entry: the old one may stand in our own log too, while a view is decided.
+            # A new entry: the old one may be part of our own log too, while a view is decided.
             log.put(Entry(entry.header, body, data=entry.data))
             if log is state.log:
                 state.out.append(JournalPrepare(op, header.checksum, entry.data, body))
@@ -198,24 +198,24 @@ def fill(state: State, header: PrepareHeader, data: bytes, body: bytes) -> None:
 
 
 def _is_wanted(state: State, op: int) -> bool:
-    """Whether an op was asked for, so that what waits here stays within one request."""
+    """Return whether an op was requested: this bounds the waiting ops by one request."""
     return state.repairing is not None and state.repairing[0] <= op <= state.repairing[1]
 
 
 def has_room(state: State, header: PrepareHeader, body: Buffer) -> bool:
-    """Whether the journal takes an op; one that waits for others has its room already."""
+    """Return whether the journal has room for an op; a waiting op has its room already."""
     return header.op in state.fetched or state.shared.admits(header.operation, body)
 
 
 def keep_above(state: State, header: PrepareHeader, data: bytes, body: bytes) -> None:
-    """Keep an op above the head until those before it have come; journal reads have no order."""
+    """Keep an op above the head until its predecessors arrive; journal reads have no order."""
     assert state.status == Status.NORMAL, "the log of a view that changes does not grow"
     if header.op > state.log.head and _is_wanted(state, header.op):
         state.fetched.put(header, data, body)
 
 
 def take_next(state: State) -> FetchedOp | None:
-    """Give the op that follows the head, if it has come and fits."""
+    """Remove and return the waiting op that follows the head, if it is linked to it."""
     following = state.fetched.pop(state.log.head + 1)
     if following is None or following.header.parent != state.log.checksum(state.log.head):
         return None
@@ -224,7 +224,7 @@ def take_next(state: State) -> FetchedOp | None:
 
 
 def after_fill(state: State) -> None:
-    """Ask for more when what was asked for has come, or end the repair."""
+    """Request more when all requested ops have arrived, or stop the repair."""
     if state.repairing is None:
         return
     wanted = missing_range(state)
@@ -237,7 +237,7 @@ def after_fill(state: State) -> None:
 
 
 def on_request_prepares(state: State, sender: int, header: RequestPreparesHeader) -> None:
-    """Serve what we hold: from memory at once, from the journal when it has been read."""
+    """Send the requested ops: from memory at once, from the journal after a read."""
     last = min(header.to_op, header.from_op + state.options.repair_ops_max - 1)
     for op in range(header.from_op, last + 1):
         entry = state.log.get(op)
@@ -251,7 +251,7 @@ def on_request_prepares(state: State, sender: int, header: RequestPreparesHeader
 
 
 def on_entry_read(state: State, event: EntryRead) -> None:
-    """Pass on what the journal gave back, or say that it is no longer held."""
+    """Send an op that the journal has read, or answer that it is no longer there."""
     served = state.serving.pop(event.token, None)
     if served is None:
         return
@@ -264,7 +264,7 @@ def on_entry_read(state: State, event: EntryRead) -> None:
 
 
 def _serve(state: State, replica: int, data: bytes, body: Buffer) -> None:
-    """Send a prepare as repair; stamped with our view only while we are normal in it."""
+    """Send a prepare as repair; with our view only while this replica is normal in it."""
     frame = bytearray(data)
     frame[KIND_OFFSET] = FrameKind.REPAIR_PREPARE
     view = state.view if state.status == Status.NORMAL else 0
@@ -288,7 +288,7 @@ def _send_evicted(state: State, replica: int, nonce: int, op: int) -> None:
 
 
 def header_of(data: bytes) -> bytes:
-    """Give the header of a repair frame as the prepare that it repeats."""
+    """Return the header of a repair frame as the prepare that it repeats."""
     prepare = bytearray(data[:HEADER_BYTES])
     prepare[KIND_OFFSET] = FrameKind.PREPARE
     return bytes(prepare)

@@ -1,6 +1,6 @@
-"""One replica of one group: takes an event, gives what must now happen, in order.
+"""One replica of one group: takes an event, returns effects in their order.
 
-The phases of the protocol are functions over `State`; this is the one door to them.
+The phases of the protocol are functions over `State`; this module is their only entry.
 """
 
 from collections.abc import Callable
@@ -77,11 +77,11 @@ class Replica:
         self._checkpoint: GroupCheckpoint | None = None
         self._kept: dict[int, Entry] = {}
 
-    # What others may look at: the simulator's checkers, statistics, cluster metadata.
+    # Read by checkers of the simulator, statistics and cluster metadata.
 
     @property
     def view(self) -> View:
-        """The view it is in, or on its way to."""
+        """The view that it is in, or is changing to."""
         return self.state.view
 
     @property
@@ -116,7 +116,7 @@ class Replica:
 
     @property
     def status(self) -> Status:
-        """What it is doing."""
+        """Its status."""
         return self.state.status
 
     @property
@@ -126,20 +126,20 @@ class Replica:
 
     @property
     def is_serving(self) -> bool:
-        """Whether it leads and has applied all that it adopted (FM-15)."""
+        """Whether it leads and has applied every adopted op (FM-15)."""
         return self.state.is_primary and self.state.commit_min >= self.state.view_head
 
     @property
     def is_current(self) -> bool:
-        """Whether it serves, and nobody can have decided anything without it (O6.2)."""
+        """Whether it serves, and no other primary can have committed anything (O6.2)."""
         return self.is_serving and lease.has_proof(self.state)
 
     def is_in_flight(self, header: RequestHeader) -> bool:
-        """Whether a request is ordered here, or waits to be, and is not applied yet."""
+        """Return whether a request is ordered here, or waits to be, and is not applied yet."""
         return normal.is_in_flight(self.state, header)
 
     def promise(self, view: int) -> bool:
-        """Promise the primary of a view to stay in it for a while; whether this replica can."""
+        """Promise the primary of a view to stay in it for a while; return whether it did."""
         return lease.promise(self.state, view)
 
     @property
@@ -148,7 +148,7 @@ class Replica:
         return lease.is_bound(self.state)
 
     def hear_promise(self, sender: int, view: int, sent: int) -> None:
-        """Take the promise of a backup that had heard what was sent at that tick."""
+        """Record the promise of a backup that answers the heartbeat of that tick."""
         lease.hear_promise(self.state, sender, view, sent)
 
     @property
@@ -158,24 +158,24 @@ class Replica:
 
     @property
     def is_wiped(self) -> bool:
-        """Whether it has forgotten everything and not recovered it yet."""
+        """Whether its disk was lost and it has not recovered yet."""
         return self.state.is_wiped
 
     @property
     def machine(self) -> StateMachine:
-        """The machine that the group drives."""
+        """The state machine of the group."""
         return self.state.machine
 
     @property
     def table(self) -> RequestTable:
-        """The requests that the group knows."""
+        """The requests that the group has applied."""
         return self.state.table
 
     def restore(self, recovered: RecoveredGroup | None, *, is_replaced: bool) -> None:
-        """Take up what the disk remembers; called once, before `start`.
+        """Restore the replica from its disk; called once, before `start`.
 
-        A replica with a past of its own joins as a backup that probes (MD-29); one whose disk was
-        replaced first recovers what it has forgotten (FM-7); a single replica just goes on.
+        A replica with a log joins as a backup that probes (MD-29); one whose disk was replaced
+        first recovers (FM-7); a single replica continues at once.
         """
         state = self.state
         assert state.log.head == state.view == 0, "a replica takes up its past once"
@@ -187,7 +187,7 @@ class Replica:
             _restore(state, recovered)
 
     def start(self) -> list[GroupEffect]:
-        """Begin to live."""
+        """Start the replica; return its first effects."""
         state = self.state
         if state.status == Status.RECOVERING:
             recovery.start_probing(state)
@@ -203,15 +203,15 @@ class Replica:
         return self._take()
 
     def step(self, event: GroupEvent) -> list[GroupEffect]:
-        """Take one event; return what must now happen, in order."""
+        """Handle one event; return effects in their order."""
         _EVENTS[type(event)](self.state, event)
         transfer.start_if_wanted(self.state)
         return self._take()
 
     def let_go(self) -> list[GroupEffect]:
-        """Give back what it takes of what all groups share, and answer who waits.
+        """Release its part of what all groups share, and answer waiting clients.
 
-        It is stepped no more.
+        No step follows.
         """
         self.state.fetched.clear()
         normal.give_up_requests(self.state)
@@ -219,7 +219,7 @@ class Replica:
         return self._take()
 
     def answer_again(self, header: RequestHeader, body: Buffer) -> list[GroupEffect]:
-        """Answer a request that was applied, as it was answered then; nothing for a new one."""
+        """Repeat the answer to an applied request; do nothing for a new one."""
         normal.answer_again(self.state, header, body)
         return self._take()
 
@@ -243,7 +243,7 @@ class Replica:
         return out
 
     def beat(self) -> GroupBeat | None:
-        """Give what the node's heartbeat says of this group, if it is for us to say."""
+        """Return this group's part of the node's heartbeat, if this replica is its primary."""
         state = self.state
         if state.primary != state.options.replica:
             return None
@@ -257,7 +257,7 @@ class Replica:
         )
 
     def checkpoint(self) -> GroupCheckpoint:
-        """Give the group for the checkpoint; the same object as long as nothing has changed."""
+        """Return the group for a checkpoint; the same object as long as nothing has changed."""
         state = self.state
         view_state = ViewState(
             self.group,
@@ -281,14 +281,14 @@ class Replica:
         return self._checkpoint
 
     def withdraw(self, client: int, request: int, ticket: int) -> bool:
-        """Take a request back that has no place in the log yet; whether there was such a one."""
+        """Remove a request that is not ordered yet; return whether there was one."""
         return normal.withdraw(self.state, client, request, ticket)
 
     def retain(self, *, is_checkpointing: bool) -> bool:
-        """Keep what a checkpoint that begins now does not cover, until it has ended.
+        """Keep the ops that a checkpoint that begins now does not cover, until it has ended.
 
-        Return whether there is anything to keep. The log itself may lose these ops meanwhile, to an
-        installed state that is not durable yet.
+        Return whether there are any. The log itself may drop them meanwhile, for an installed state
+        that is not durable yet.
         """
         state = self.state
         self._kept = (
@@ -299,19 +299,19 @@ class Replica:
         return bool(self._kept)
 
     def live(self, op: int) -> tuple[bytes, Buffer | None] | None:
-        """Give an op that the journal must write again before it frees its file."""
+        """Return a kept op, which the journal must rewrite before it frees its file."""
         entry = self._kept.get(op)
         return None if entry is None else (entry.data, entry.body)
 
 
 def _restore(state: State, recovered: RecoveredGroup) -> None:
-    """Take up the log, the view and the state as the disk remembers them."""
+    """Restore the log, the view and the state from the disk."""
     view_state = recovered.state
     state.view = View(view_state.view)
     state.log_view = View(view_state.log_view)
     state.durable_view = (state.view, state.log_view)
     state.is_suspect = view_state.is_suspect
-    # Of several replicas the others know what it has lost: its next view settles that.
+    # With several replicas, the others know the lost ops: the next view settles them.
     state.is_tail_lost = view_state.is_tail_lost and state.replicas == 1
     checkpoint = recovered.checkpoint
     if checkpoint is not None and checkpoint.commit_header:
@@ -377,7 +377,9 @@ def _on_view_durable(state: State, event: ViewDurable) -> None:
 
 def _on_beat(state: State, event: PrimaryBeat) -> None:
     if event.view < state.view and state.is_primary:
-        view_change.send_start_view(state, event.sender, 0)  # It leads a view that is over.
+        view_change.send_start_view(
+            state, event.sender, 0
+        )  # The sender leads a view that has ended.
     else:
         normal.on_beat(state, event)
 
@@ -429,7 +431,7 @@ def _on_repair_prepare(state: State, event: FrameReceived) -> None:
 
 
 def _typed(kind: type, handler: Callable[..., None], *, with_body: bool = False) -> _Handler:
-    """Give a handler of frames from one of senders and headers."""
+    """Return a handler of frames that calls a handler of senders and headers."""
 
     def handle(state: State, event: FrameReceived) -> None:
         assert isinstance(event.header, kind)
@@ -494,5 +496,5 @@ _FRAMES: dict[FrameKind, _Handler] = {
     FrameKind.RECOVERY_REPORT: _typed(RecoveryReportHeader, recovery.on_report),
 }
 
-# What a shard passes on to a group; the other kinds are not between replicas of one.
+# Frames that a shard passes on to a group; other kinds are not between its replicas.
 GROUP_FRAMES = tuple(_FRAMES)

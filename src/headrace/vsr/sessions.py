@@ -1,6 +1,6 @@
-"""The client table of a group: sessions, request numbers, and replies that can be given again.
+"""The client table of a group: sessions, request numbers, and replies that can be repeated.
 
-Changed by applying committed ops only, so that every replica has the same (VS-25 to VS-29, O4.1).
+Only applying committed ops changes it, so every replica has the same (VS-25 to VS-29, O4.1).
 """
 
 from operator import itemgetter
@@ -36,7 +36,7 @@ class _Client:
 
     @property
     def latest_op(self) -> int:
-        """The latest op of the client that the table tells of."""
+        """The latest op of the client that the table knows."""
         if not self.replies:
             return self.epoch
         return max(self.epoch, REPLY.decode(next(reversed(self.replies.values()))).op)
@@ -57,13 +57,13 @@ class _Client:
 
 
 class ClientTable:
-    """Who may ask, what was asked last, and what was answered."""
+    """The sessions of clients, with their last requests and replies."""
 
     is_lockstep = True
 
     def __init__(self, clients_max: int = CLIENTS_MAX) -> None:
         self._clients_max = clients_max
-        # In the order of the latest op of each, so that who is dropped need not be searched for.
+        # In the order of the latest op of each, so that the oldest client comes first.
         self._clients: dict[int, _Client] = {}
 
     def check(self, commit: int) -> None:
@@ -76,7 +76,7 @@ class ClientTable:
             before = client.latest_op
 
     def judge(self, header: RequestHeader, body: Buffer) -> tuple[Verdict, bytes]:
-        """Say what a request is; for a replay, with the reply."""
+        """Return the verdict on a request; for a replay, with the reply."""
         client = self._clients.get(header.client)
         if client is None:
             return Verdict.NO_SESSION, b""
@@ -92,7 +92,7 @@ class ClientTable:
         return (Verdict.ALREADY_APPLIED, b"") if reply is None else (Verdict.REPLAY, reply)
 
     def is_of_another_user(self, client_id: int, user_id: int) -> bool:
-        """Whether a login would take over somebody else's client id."""
+        """Return whether a login would take over somebody else's client id."""
         client = self._clients.get(client_id)
         return client is not None and client.user_id != user_id
 
@@ -125,7 +125,7 @@ class ClientTable:
         """Keep the reply of an applied request."""
         client = self._clients.get(header.client)
         if client is None or header.request <= client.watermark:
-            return  # Logged out, or its table entry was dropped, while the request was in flight.
+            return  # It logged out, or its entry was dropped, while the request was in flight.
         client.watermark = header.request
         client.watermark_checksum = header.request_checksum
         self._clients[header.client] = self._clients.pop(header.client)
@@ -139,32 +139,32 @@ class ClientTable:
         self._clients.pop(client_id, None)
 
     def disconnect(self, client_id: int) -> None:
-        """Note that a client's connection is gone; it may come back."""
+        """Mark a client as disconnected; it may come back."""
         client = self._clients.get(client_id)
         if client is not None:
             client.is_connected = False
 
     def is_connected(self, client_id: int) -> bool:
-        """Whether a client is known and its connection was not lost."""
+        """Return whether a client is known and its connection was not lost."""
         client = self._clients.get(client_id)
         return client is not None and client.is_connected
 
     def connected_clients(self) -> list[int]:
-        """Give the clients whose connection was not lost."""
+        """Return the clients whose connection was not lost."""
         return [number for number, client in self._clients.items() if client.is_connected]
 
     def user_of(self, client_id: int) -> int | None:
-        """Give whose session a client holds."""
+        """Return the user of a client's session."""
         client = self._clients.get(client_id)
         return None if client is None else client.user_id
 
     def session_of(self, client_id: int, user_id: int) -> int:
-        """Give the session of a user's client, 0 if it has none."""
+        """Return the session of a user's client, 0 if it has none."""
         client = self._clients.get(client_id)
         return client.epoch if client is not None and client.user_id == user_id else 0
 
     def is_applied(self, header: RequestHeader | PrepareHeader) -> bool:
-        """Whether an op repeats a request that was applied before."""
+        """Return whether an op repeats a request that was applied before."""
         client = self._clients.get(header.client)
         return client is not None and 0 < header.request <= client.watermark
 
@@ -208,7 +208,7 @@ class ClientTable:
 
 
 def _is_another(header: RequestHeader, client: _Client, reply: bytes | None) -> bool:
-    """Whether the number is known to have stood for a request of another content."""
+    """Return whether the number was used for a request with other content."""
     checksum = 0
     if header.request == client.watermark:
         checksum = client.watermark_checksum

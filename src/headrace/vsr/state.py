@@ -1,9 +1,9 @@
-"""What one replica of one group knows; the phases of the protocol share it.
+"""The state of one replica of one group, shared by the phases of the protocol.
 
-Two commit numbers (VS-3): `commit_max` is known to be committed, `commit_min` is applied here.
+Two commit points (VS-3): `commit_max` is known to be committed, `commit_min` is applied here.
 
 Invariants: commit_min <= commit_max, and commit_min <= head; log_view <= view; no message of a view
-            leaves before the journal will remember that view (MD-26).
+            is sent before that view is durable in the journal (MD-26).
 """
 
 import struct
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from headrace.wire.requests import RequestHeader
 
 
-_STAMP = struct.Struct("<QQ")  # life and origin, which lie side by side
+_STAMP = struct.Struct("<QQ")  # life and origin, which are adjacent
 _STAMP_START = LIFE.start
 _STAMP_END = ORIGIN.stop
 
@@ -52,7 +52,7 @@ class Status(IntEnum):
     RECOVERING = 2
 
 
-# A replica is normal again only in a view that was decided, and it recovers only when it starts.
+# A replica becomes normal in a decided view only, and recovers only when it starts.
 STATUS_CHANGES = {
     Status.NORMAL: (Status.NORMAL, Status.VIEW_CHANGE),
     Status.VIEW_CHANGE: (Status.NORMAL, Status.VIEW_CHANGE),
@@ -69,7 +69,7 @@ class Transfer(IntEnum):
     INSTALLING = 3  # installed, and the checkpoint that holds it is not durable yet
 
 
-# The next transfer starts after the checkpoint of the last one: its end is told without a name.
+# A transfer starts after the checkpoint of the last one: `CheckpointDone` names no transfer.
 TRANSFER_CHANGES = {
     Transfer.NONE: (Transfer.WANTED, Transfer.PULLING),
     Transfer.WANTED: (Transfer.NONE, Transfer.PULLING),
@@ -79,15 +79,15 @@ TRANSFER_CHANGES = {
 
 
 class GroupOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What does not change while a replica lives."""
+    """Options of a replica that do not change while it runs."""
 
     cluster: int
     group: int
     replica: int
     quorums: Quorums
     timeouts: Timeouts
-    incarnation: int  # of this start of the node: tells answers to it from older ones
-    origin: int = 0  # the created_revision of the partition: a namesake is another group
+    incarnation: int  # of this start of the node: tells its answers from older ones
+    origin: int = 0  # the created_revision of the partition, so that a namesake is another group
     pipeline_max: int = 32
     queue_max: int = 64
     repair_ops_max: int = 128
@@ -99,7 +99,7 @@ ReserveParts: TypeAlias = Callable[[int, Buffer], int]
 
 
 class HasRoom(Protocol):
-    """Whether the journal takes a body of that size, after so many others of a size together."""
+    """Returns whether the journal has room for a body, after held ones of a total size."""
 
     def __call__(
         self,
@@ -109,11 +109,11 @@ class HasRoom(Protocol):
         held_bytes: int = 0,
         reserve_parts: int = 0,
     ) -> bool:
-        """Answer that, for an op that may use so many parts of the journal's reserve (O2.10)."""
+        """Return that, for an op that may use these parts of the journal's reserve (O2.10)."""
 
 
 class Shared:
-    """What all groups of a shard have in common."""
+    """The state that all groups of a shard share."""
 
     __slots__ = (
         "_has_room",
@@ -137,17 +137,17 @@ class Shared:
     ) -> None:
         self.life = life  # rises with every start of the node
         self.probes = probes
-        self.held = Held()  # what will be journaled when gaps are closed
+        self.held = Held()  # ops that are journaled when gaps are closed
         self._has_room = has_room
         self._reserve_parts = reserve_parts
-        self.room_code = room_code  # what to say if not; nothing if a checkpoint will make room
-        self.wall = 0  # the wall clock as last told, in microseconds
-        self.now = 0  # the ticks as last told
+        self.room_code = room_code  # the refusal if not; None if a checkpoint will make room
+        self.wall = 0  # the wall clock of the last tick, in microseconds
+        self.now = 0  # the last tick
         # The groups in whose queues requests wait, by client and request.
         self.queued: dict[tuple[int, int], int] = {}
 
     def admits(self, operation: int, body: Buffer) -> bool:
-        """Whether the journal takes an op; there is a reserve for those that make room (O2.10)."""
+        """Return whether the journal has room; ops that make room may use a reserve (O2.10)."""
         if self.has_room(len(body)):
             return True
         parts = self._reserve_parts(operation, body)
@@ -159,7 +159,7 @@ class Shared:
         )
 
     def has_room(self, body_bytes: int, others: Sequence[int] = ()) -> bool:
-        """Whether the journal takes such a body, and before it others with these sizes."""
+        """Return whether the journal has room for a body, and for others before it."""
         held = self.held
         assert held.count >= 0, "room is given back as it was taken"
         return self._has_room(
@@ -170,13 +170,15 @@ class Shared:
 
 
 class Lease:
-    """What keeps a view together for a while; see the module of that name."""
+    """The promises of a view; see module `lease`."""
 
     __slots__ = ("bound_until", "promised")
 
     def __init__(self) -> None:
-        self.promised: dict[int, int] = {}  # as primary: who stays, from which tick on
-        self.bound_until = 0  # as backup: the tick before which a promise keeps it in its view
+        self.promised: dict[
+            int, int
+        ] = {}  # as primary: the tick of the heartbeat that a backup has answered
+        self.bound_until = 0  # as backup: until this tick a promise keeps it in its view
 
 
 class State:
@@ -200,38 +202,41 @@ class State:
         self.status = Status.NORMAL
         self.view = self.log_view = View(0)
         self.commit_min = self.commit_max = 0
-        self.durable = 0  # every op up to it is on the disk, and so may be acknowledged
-        # Wiped: it has forgotten promises, and must hear of its view from others. A lost tail: ops
-        # of a single replica went with the power, and the log does not say so yet.
-        # Halted: a committed op contradicts the state here, so nothing is applied or led any more.
+        self.durable = 0  # every op up to it is on the disk, and may be acknowledged
+        # Suspect: the log may have lost ops. Wiped: it has forgotten promises, and must learn its
+        # view from others. Tail lost: a single replica lost ops in a power failure, and the log
+        # does not show that yet. Halted: a committed op contradicts the state, so this replica
+        # applies nothing more and does not lead.
         self.is_suspect = self.is_wiped = self.is_tail_lost = self.is_halted = False
         self.timestamp = 0  # the highest stamp of the log
-        # The view as the journal will remember it, and what waits for that.
+        # The view that is durable in the journal, and the frames that wait for the current one.
         self.durable_view = (0, 0)
         self.held: list[SendFrame] = []
         # As primary.
         self.acknowledged = [0] * self.replicas
-        self.view_head = 0  # serves no request before this op is committed again (FM-15)
+        self.view_head = 0  # it serves no request before this op is applied (FM-15)
         self.queue: deque[tuple[RequestHeader, Buffer]] = deque()
-        self.is_short = False  # the first of the queue waits for room in the journal
-        self.in_flight: dict[tuple[int, int], RequestHeader] = {}  # by client, maybe by request
+        self.is_short = False  # the first request of the queue waits for room in the journal
+        self.in_flight: dict[
+            tuple[int, int], RequestHeader
+        ] = {}  # by client, or by client and request
         self.lease = Lease()
         # In a view change.
-        self.suspicions: dict[int, None] = {}  # who else left the old view
+        self.suspicions: dict[int, None] = {}  # the others that have left the old view
         self.votes: dict[int, Vote] = {}
-        self.parked: Log | None = None  # the decided log, while bodies of it are missing
+        self.parked: Log | None = None  # the decided log, while some of its bodies are missing
         self.parked_commit = 0
         # In recovery.
-        self.newer_view = View(0)  # the highest view that was heard of and not yet entered
+        self.newer_view = View(0)  # the highest view that is known and not entered yet
         self.probes_sent = 0
-        self.reports: dict[int, int] = {}  # replica -> its view, as told to a wiped replica
+        self.reports: dict[int, int] = {}  # the views that others reported to this wiped replica
         # In repair and transfer.
         self.fetched = Fetched(shared.held)
         self.repair_nonce = self.token = 0
-        self.repairing: tuple[int, int] | None = None  # the ops that were asked for
+        self.repairing: tuple[int, int] | None = None  # the first and the last requested op
         self.wanted_head = 0  # an op above the head that the primary has sent
         self.serving: dict[int, tuple[int, int, int]] = {}  # token -> replica, nonce, op
-        self.offers: dict[int, Offer] = {}  # by the nonce of who pulls
+        self.offers: dict[int, Offer] = {}  # by the nonce of the pull
         self.sending: dict[int, tuple[int, RequestStateChunkHeader]] = {}  # by token of a read
         self.pull: Pull | None = None
         self.transfer = Transfer.NONE
@@ -241,12 +246,12 @@ class State:
 
     @property
     def primary(self) -> int:
-        """Who leads the current view."""
+        """The primary of the current view."""
         return self.view % self.replicas
 
     @property
     def is_primary(self) -> bool:
-        """Whether this replica leads the current view; by index is not enough (VS-14a)."""
+        """Whether this replica leads the current view; its index is not enough (VS-14a)."""
         return (
             self.primary == self.options.replica
             and self.status == Status.NORMAL
@@ -256,7 +261,7 @@ class State:
 
     @property
     def others(self) -> list[int]:
-        """Everybody else."""
+        """All other replicas."""
         return [each for each in range(self.replicas) if each != self.options.replica]
 
     def become(self, status: Status) -> None:
@@ -270,7 +275,7 @@ class State:
         self.transfer = phase
 
     def send(self, replica: int, layout: Layout[H], header: H, body: bytes = b"") -> None:
-        """Send a frame, once the journal remembers the view that it speaks for."""
+        """Send a frame, as soon as its view is durable in the journal."""
         assert replica != self.options.replica, "a replica sends itself nothing"
         assert self.durable_view <= (self.view, self.log_view), "no later view was promised"
         frame = SendFrame(replica, self._seal(layout, header) + body)
@@ -285,9 +290,9 @@ class State:
         self.out.append(SendFrame(replica, self._seal(layout, header) + body))
 
     def _seal(self, layout: Layout[H], header: H) -> bytes:
-        """Write a header as of this life: frames of an earlier one count no more (NW8).
+        """Encode a header with the life of this node and the origin of the partition.
 
-        Nor do those of another incarnation of the partition (RC-20).
+        Frames of an earlier life (NW8) and of another incarnation (RC-20) are dropped.
         """
         data = layout.encode(header)
         stamp = _STAMP.pack(self.shared.life, self.options.origin)
@@ -299,7 +304,7 @@ class State:
         self.out.append(SendFrame(replica, frame))
 
     def persist_view(self) -> None:
-        """Have the view remembered; what was held for an older one is never sent."""
+        """Make the view durable; frames held for an older one are never sent."""
         assert self.log_view <= self.view
         self.held.clear()
         assert self.durable_view <= (self.view, self.log_view), "views become durable in order"
@@ -317,7 +322,7 @@ class State:
         self.out.append(PersistView(state))
 
     def start_timer(self, timer: Timer, base: int) -> None:
-        """Start a timer anew, from its first wait."""
+        """Start a timer with its first wait."""
         self.attempts[timer] = 0
         self.timers[timer] = None
         self.out.append(SetTimer(timer, backed_off(base, 0, self.prng)))
@@ -325,18 +330,18 @@ class State:
     def restart_timer(
         self, timer: Timer, base: int, *, doublings_max: int = BACKOFF_SHIFT_MAX
     ) -> None:
-        """Start a timer again after it fired in vain: it waits longer each time, up to a bound."""
+        """Start a timer again after it fired: it waits longer each time, up to a bound."""
         attempts = self.attempts.get(timer, -1) + 1
         self.attempts[timer] = attempts
         self.timers[timer] = None
         self.out.append(SetTimer(timer, backed_off(base, min(attempts, doublings_max), self.prng)))
 
     def stop_timer(self, timer: Timer) -> None:
-        """Forget a timer."""
+        """Stop a timer."""
         self.timers.pop(timer, None)
         self.out.append(StopTimer(timer))
 
     def next_token(self) -> int:
-        """Give a number for something that will be answered later."""
+        """Return a number for a read that is answered later."""
         self.token += 1
         return self.token

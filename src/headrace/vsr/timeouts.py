@@ -1,6 +1,6 @@
 """Timers in ticks of 10 ms, with jitter from a seeded generator.
 
-The core names a timer and how long it is to run; whoever holds the clock says when it fired.
+A group names a timer and its length; the shard has the clock and reports when it fired.
 """
 
 from enum import IntEnum
@@ -11,18 +11,18 @@ from headrace.base.prng import Prng
 
 
 class Timer(IntEnum):
-    """What a group may be waiting for."""
+    """The waits of a group."""
 
     RETRANSMIT = 0  # acknowledgements of prepares
     VIEW_CHANGE_RESEND = 1  # votes
     VIEW_CHANGE_STATUS = 2  # the end of a view change
-    PROBE = 3  # an answer to "which view is it"
+    PROBE = 3  # an answer about the current view
     REPAIR = 4  # missing prepares
     TRANSFER = 5  # a piece of state
 
 
 class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
-    """How long each wait is, in ticks; names as in the configuration."""
+    """The length of each wait, in ticks; names as in the configuration."""
 
     heartbeat_interval: int = 50
     heartbeat_timeout: int = 500
@@ -39,7 +39,7 @@ BACKOFF_SHIFT_MAX = 4
 
 
 def backed_off(base: int, attempts: int, prng: Prng) -> int:
-    """Give a wait that doubles with each attempt up to 16 times, plus as much again at random."""
+    """Return a wait that doubles with each attempt up to 16 times, plus as much jitter."""
     assert base >= 1
     assert attempts >= 0, "a wait doubles and never halves"
     wait = base << min(attempts, BACKOFF_SHIFT_MAX)

@@ -1,4 +1,4 @@
-"""Brings a replica's whole state from the primary, when the log it misses is no longer held.
+"""Transfers the whole state from the primary, when its journal lacks the ops that are missing.
 
     behind ── RequestStateTransfer ──▶ primary
            ◀── StateTransferTarget ──  manifest: artifacts with lengths and checksums
@@ -45,7 +45,7 @@ _ATTEMPTS_MAX = 8
 
 
 def on_range_evicted(state: State, sender: int, header: RangeEvictedHeader) -> None:
-    """Pull the state, when the primary itself no longer holds what we miss."""
+    """Pull the state, if the primary itself no longer has the missing ops."""
     if header.nonce != state.repair_nonce or state.repairing is None:
         return
     assert state.transfer != Transfer.PULLING, "a pull ends the repair"
@@ -57,7 +57,7 @@ def on_range_evicted(state: State, sender: int, header: RangeEvictedHeader) -> N
 
 
 def start_if_wanted(state: State) -> None:
-    """Pull the state, when repair has found that it alone will not do."""
+    """Start a transfer, if repair has requested one."""
     if state.transfer != Transfer.WANTED:
         return
     if state.status == Status.NORMAL and state.primary != state.options.replica:
@@ -77,7 +77,7 @@ def _start_pull(state: State) -> None:
 
 
 def abandon_pull(state: State) -> None:
-    """Forget a transfer that is under way."""
+    """Stop a running transfer."""
     if state.transfer == Transfer.PULLING:
         state.pull = None
         state.move_transfer(Transfer.NONE)
@@ -85,7 +85,7 @@ def abandon_pull(state: State) -> None:
 
 
 def on_transfer_timer(state: State) -> None:
-    """Ask again for what did not come; after a while give up and repair anew."""
+    """Repeat the last request; after some attempts give up and repair instead."""
     if state.pull is None:
         return
     assert state.pull.view == state.view, "a pull ends with its view"
@@ -100,7 +100,7 @@ def on_transfer_timer(state: State) -> None:
 
 
 def _ask(state: State) -> None:
-    """Ask for the manifest, or for the next piece."""
+    """Request the manifest, or the next chunk."""
     pull = state.pull
     assert pull is not None
     assert state.transfer == Transfer.PULLING, "a pull asks, and nobody else"
@@ -141,9 +141,9 @@ def _ask(state: State) -> None:
 def on_request_state_transfer(
     state: State, sender: int, header: RequestStateTransferHeader
 ) -> None:
-    """Offer the state as it is now; only the primary does.
+    """Offer the current state, as the primary.
 
-    It need not be ready to serve clients: those who ask may be whom it waits for.
+    It need not be ready to serve clients: it may wait for the replica that asks.
     """
     is_ready = state.is_primary and state.commit_min > 0
     if is_ready and header.nonce not in state.offers:
@@ -171,7 +171,7 @@ def on_request_state_transfer(
 
 
 def _offer(state: State, nonce: int) -> None:
-    """Freeze the state for one receiver; the oldest offer makes room."""
+    """Export the state for one receiver; drop the oldest offer if there are too many."""
     assert state.primary == state.options.replica, "only a primary offers its state"
     commit_header = state.log.entries[state.commit_min].data
     state.offers[nonce] = Offer(
@@ -190,7 +190,7 @@ def _offer(state: State, nonce: int) -> None:
 def on_state_transfer_target(
     state: State, sender: int, header: StateTransferTargetHeader, body: bytes
 ) -> None:
-    """Take an offer, and note which artifacts we have already."""
+    """Accept an offer, and reuse the artifacts that are already here."""
     pull = state.pull
     if pull is None or header.nonce != pull.nonce or sender != pull.source or pull.wanted:
         return
@@ -213,7 +213,7 @@ def on_state_transfer_target(
 
 
 def on_request_state_chunk(state: State, sender: int, header: RequestStateChunkHeader) -> None:
-    """Send one piece of what was offered."""
+    """Send one chunk of an offered artifact."""
     offer = state.offers.get(header.nonce)
     if offer is None or header.artifact >= len(offer.artifacts) or not state.is_primary:
         return
@@ -231,7 +231,7 @@ def on_request_state_chunk(state: State, sender: int, header: RequestStateChunkH
 
 
 def on_piece_read(state: State, event: PieceRead) -> None:
-    """Send what was read of a stored piece; what could not be read is asked for again."""
+    """Send a chunk that was read from a file; a failed read is requested again."""
     sender, header = state.sending.pop(event.token)
     if event.data and state.is_primary and header.nonce in state.offers:
         _send_chunk(state, sender, header, event.data)
@@ -257,7 +257,7 @@ def _send_chunk(state: State, replica: int, header: RequestStateChunkHeader, pie
 
 
 def on_state_chunk(state: State, sender: int, header: StateChunkHeader, piece: bytes) -> None:
-    """Take the piece that was asked for."""
+    """Take the chunk that was requested."""
     pull = state.pull
     if pull is None or header.nonce != pull.nonce or sender != pull.source or not pull.wanted:
         return
@@ -290,11 +290,11 @@ def _go_on(state: State) -> None:
 
 
 def _install(state: State, commit: int, artifacts: tuple[Piece, ...]) -> None:
-    """Replace machine and table by the primary's, and have that made durable.
+    """Replace machine and table by those of the primary, and request a checkpoint.
 
     Raises:
-        CorruptError: The state is not what a primary sends; nothing has changed.
-        RemoteError: So is the header of its commit point.
+        CorruptError: The state is not valid; nothing has changed.
+        RemoteError: The header of its commit point is not valid; nothing has changed.
     """
     if [each.kind for each in artifacts[:2]] != [COMMIT_HEADER, CLIENT_TABLE]:
         raise CorruptError("a state that does not match its manifest, or lacks its own two parts")
@@ -324,7 +324,7 @@ def _install(state: State, commit: int, artifacts: tuple[Piece, ...]) -> None:
 
 
 def _move_commit(state: State, entry: Entry) -> None:
-    """Set the commit point to an op whose effect is installed; the log above it stays."""
+    """Set the commit point to the op of the installed state; the log above it stays."""
     commit = entry.header.op
     assert commit > state.commit_min, "an installed state is ahead of what was applied"
     log = state.log

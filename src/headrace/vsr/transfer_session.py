@@ -1,4 +1,4 @@
-"""The two ends of a state transfer, as values: what is offered, and how much of it is here."""
+"""The two ends of a state transfer: the offer of the primary, and the pull of a backup."""
 
 from headrace.base.ids import View
 from headrace.ports.machine import Artifact, Piece
@@ -14,7 +14,7 @@ READS_MAX = 16  # of pieces that lie in files, at a time
 
 
 def describe(piece: Piece) -> wire.Artifact:
-    """Give an artifact's line in the manifest."""
+    """Return the entry of an artifact in the manifest."""
     if isinstance(piece, Artifact):
         checksum = wire.artifact_checksum(piece.kind, piece.data)
         return wire.Artifact(piece.kind, piece.frontier, len(piece.data), checksum)
@@ -22,7 +22,7 @@ def describe(piece: Piece) -> wire.Artifact:
 
 
 class Offer:
-    """A state that others may pull, frozen at one op."""
+    """A state that others may pull, as of one op."""
 
     __slots__ = ("artifacts", "commit", "manifest")
 
@@ -34,7 +34,7 @@ class Offer:
 
 
 class Pull:
-    """A state on its way here: which artifacts are wanted, and what has come."""
+    """A running transfer: the wanted artifacts, and the data received so far."""
 
     __slots__ = ("commit", "data", "have", "nonce", "source", "view", "wanted")
 
@@ -44,11 +44,11 @@ class Pull:
         self.view = view
         self.commit = 0
         self.wanted: tuple[wire.Artifact, ...] = ()
-        self.have: dict[int, Piece] = {}  # what need not be fetched
+        self.have: dict[int, Piece] = {}  # artifacts that need not be fetched
         self.data: list[bytearray] = []
 
     def accept(self, commit: int, wanted: tuple[wire.Artifact, ...]) -> None:
-        """Take a manifest; nothing has come yet."""
+        """Accept a manifest."""
         assert not self.wanted, "a pull has one manifest"
         assert commit > self.commit, "a manifest names its op"
         self.commit = commit
@@ -68,7 +68,7 @@ class Pull:
         assert not self.wanted or self.missing() is not None, "a whole state is installed at once"
 
     def missing(self) -> tuple[int, int, int] | None:
-        """Give the next piece to ask for: which artifact, from where, how many bytes are left."""
+        """Return the next range to request: the artifact, the offset, the missing bytes."""
         for index, line in enumerate(self.wanted):
             have = len(self.data[index])
             assert have <= line.length, "no more than an artifact was taken"
@@ -77,7 +77,7 @@ class Pull:
         return None
 
     def artifacts(self) -> tuple[Piece, ...] | None:
-        """Give what has come and what was here, or nothing if a checksum does not match."""
+        """Return all artifacts, or None if a checksum does not match."""
         pieces: list[Piece] = []
         for index, (line, data) in enumerate(zip(self.wanted, self.data, strict=True)):
             if index in self.have:

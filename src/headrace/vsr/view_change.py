@@ -1,10 +1,10 @@
 """Changes the primary without losing what was committed (VS-14 to VS-23).
 
     backup: primary silent ── StartViewChange ──▶ all      "I have left the old view"
-    each, with enough others ── DoViewChange ──▶ new primary   its log, as headers
+    each, after enough others ── DoViewChange ──▶ new primary   its log, as headers
     new primary: merges the votes, fetches bodies it lacks ── StartView ──▶ all
 
-A vote and an announcement leave only once the journal will remember the view they speak for.
+A vote or an announcement is sent only after its view is durable in the journal.
 """
 
 from typing import TYPE_CHECKING
@@ -41,7 +41,7 @@ from headrace.wire.replica.views import (
 if TYPE_CHECKING:
     from headrace.wire.replica.prepares import PrepareHeader
 
-_DOUBLINGS_MAX = 2  # of the time that a view change gets, while none comes about
+_DOUBLINGS_MAX = 2  # of the timeout of a view change, while none succeeds
 
 
 def start_view_change(state: State, view: View) -> None:
@@ -57,7 +57,7 @@ def start_view_change(state: State, view: View) -> None:
     state.persist_view()
     timeouts = state.options.timeouts
     state.start_timer(Timer.VIEW_CHANGE_RESEND, timeouts.view_change_retransmit_interval)
-    # Disks may be so slow that a view ends before its votes are durable: the next one gets longer.
+    # Slow disks may end a view before its votes are durable: the next one gets more time.
     state.restart_timer(
         Timer.VIEW_CHANGE_STATUS, timeouts.view_change_status_timeout, doublings_max=_DOUBLINGS_MAX
     )
@@ -66,7 +66,7 @@ def start_view_change(state: State, view: View) -> None:
 
 
 def _leave(state: State) -> None:
-    """Stop what belongs to the view; waiting clients are told that the outcome is unknown."""
+    """Reset everything that belongs to the view, and answer waiting clients."""
     give_up_requests(state)
     state.lease.promised.clear()
     state.is_short = False
@@ -102,12 +102,12 @@ def _send_suspicion(state: State) -> None:
 
 
 def on_start_view_change(state: State, sender: int, header: StartViewChangeHeader) -> None:
-    """Follow another replica out of the view, and count it."""
+    """Leave the view with another replica, and count it."""
     if state.status == Status.RECOVERING:
         return
     if header.view > state.view:
         if is_bound(state) and sender != state.primary:
-            state.probes.hit("view_change.stayed_as_promised")  # It will be said again (VS-21).
+            state.probes.hit("view_change.stayed_as_promised")  # The sender repeats it (VS-21).
             return
         start_view_change(state, View(header.view))
     if header.view < state.view or state.status == Status.NORMAL:
@@ -121,7 +121,7 @@ def on_start_view_change(state: State, sender: int, header: StartViewChangeHeade
 
 
 def _vote_if_enough(state: State) -> None:
-    """Vote once enough others have left the old view too."""
+    """Vote as soon as enough others have left the old view too."""
     if len(state.suspicions) < (state.replicas - 1) // 2:
         return
     _send_vote(state)
@@ -138,7 +138,7 @@ def _send_vote(state: State) -> None:
 
 
 def _make_vote(state: State) -> tuple[DoViewChangeHeader, bytes]:
-    """Describe our log from the commit point to the head, newest first."""
+    """Return a vote: our log from the commit point to the head, newest first."""
     log = state.log
     head = log.head
     commit = min(state.commit_max, head)
@@ -151,7 +151,7 @@ def _make_vote(state: State) -> tuple[DoViewChangeHeader, bytes]:
     for position, op in enumerate(ops):
         entry = log.get(op)
         if entry is not None and parent is not None and entry.header.checksum != parent:
-            entry = None  # Left over from another log: a crash came before it was replaced.
+            entry = None  # From another log: a crash prevented its replacement.
         parent = None if entry is None else entry.header.parent
         suffix.append(None if entry is None else entry.data)
         if entry is not None and (entry.body is not None or op <= state.commit_min):
@@ -176,7 +176,7 @@ def _make_vote(state: State) -> tuple[DoViewChangeHeader, bytes]:
 
 
 def on_do_view_change(state: State, sender: int, header: DoViewChangeHeader, body: bytes) -> None:
-    """Collect a vote for a view that we are to lead."""
+    """Collect a vote for a view that this replica will lead."""
     if state.status == Status.RECOVERING or header.view % state.replicas != state.options.replica:
         return
     if header.view > state.view:
@@ -233,7 +233,7 @@ def _read_vote(sender: int, header: DoViewChangeHeader, body: bytes) -> Vote:
 
 
 def _park(state: State, merged: Merged) -> None:
-    """Keep the decided log beside our own until every body of it is here (VS-18)."""
+    """Keep the decided log beside our own until all of its bodies are here (VS-18)."""
     assert merged.decision == Decision.MERGED, "an undecided log is not kept"
     assert merged.commit <= merged.head, "a decided log has all that is committed"
     log = Log(merged.head)
@@ -257,7 +257,7 @@ def _park(state: State, merged: Merged) -> None:
 
 
 def _richest_voter(state: State) -> int:
-    """Give who offers the most of the decided log, to ask first for what is missing."""
+    """Return the voter that has most of the decided log, to be asked first."""
     assert len(state.votes) >= state.options.quorums.view_change, "a quorum has decided the log"
     others = [vote for vote in state.votes.values() if vote.replica != state.options.replica]
     if not others:
@@ -266,7 +266,7 @@ def _richest_voter(state: State) -> int:
 
 
 def start_view_if_complete(state: State) -> None:
-    """Lead the view once the whole decided log is here."""
+    """Lead the view as soon as the whole decided log is here."""
     log = state.parked
     if log is None or state.status != Status.VIEW_CHANGE:
         return
@@ -297,7 +297,7 @@ def start_view_if_complete(state: State) -> None:
 
 
 def _bodies_to_journal(state: State, log: Log) -> list[int]:
-    """Give the sizes of the bodies of a decided log that the journal does not hold yet."""
+    """Return the sizes of the bodies of a decided log that are not journaled yet."""
     return [
         len(entry.body)
         for op, entry in log.entries.items()
@@ -306,7 +306,7 @@ def _bodies_to_journal(state: State, log: Log) -> list[int]:
 
 
 def _install(state: State, log: Log) -> None:
-    """Make a decided log our own, in memory and in the journal."""
+    """Replace our log by a decided one, in memory and in the journal."""
     old = state.log
     assert state.commit_min <= log.head, "what is applied is never cut"
     assert state.durable <= old.head, "durable ops are a part of the log"
@@ -335,7 +335,7 @@ def _install(state: State, log: Log) -> None:
 
 
 def _lower_durable(state: State, old: Log, log: Log) -> None:
-    """What was replaced is no longer on the disk: acknowledge only what both logs share."""
+    """Lower the durable op to what both logs share: replaced ops are no longer on the disk."""
     if log.linked > state.commit_min + 1:
         state.durable = min(state.durable, state.commit_min)
     for op in range(max(log.linked, state.commit_min + 1), min(state.durable, log.head) + 1):
@@ -347,7 +347,7 @@ def _lower_durable(state: State, old: Log, log: Log) -> None:
 
 
 def _enter(state: State, commit: int) -> None:
-    """Be normal in the view whose log was installed."""
+    """Become normal in the view whose log was installed."""
     state.become(Status.NORMAL)
     state.log_view = state.view
     state.is_suspect = False
@@ -360,7 +360,7 @@ def _enter(state: State, commit: int) -> None:
     state.commit_max = max(state.commit_max, commit)
     head = state.log.get(state.log.head)
     if head is not None:
-        # What was stamped and is not part of this log never was: stamps go on from the log (CK1).
+        # Stamps continue from this log: an op that it does not have was never stamped (CK1).
         state.timestamp = head.header.timestamp
     stop_repair(state)
     state.stop_timer(Timer.VIEW_CHANGE_RESEND)
@@ -371,7 +371,7 @@ def _enter(state: State, commit: int) -> None:
 
 
 def send_start_view(state: State, replica: int, incarnation: int) -> None:
-    """Announce the view and its log from the commit point on, from ours if so much fits."""
+    """Announce the view and its log, from our own commit point on if that fits."""
     assert state.status == Status.NORMAL
     log = state.log
     commit = min(state.commit_max, log.head)
@@ -398,7 +398,7 @@ def send_start_view(state: State, replica: int, incarnation: int) -> None:
 
 
 def on_start_view(state: State, sender: int, header: StartViewHeader, body: bytes) -> None:
-    """Enter a view as its backup (VS-19)."""
+    """Enter an announced view as a backup (VS-19)."""
     if header.view < state.view or header.view % state.replicas != sender:
         return
     if header.view == state.view and state.status == Status.NORMAL:
@@ -425,7 +425,7 @@ def on_start_view(state: State, sender: int, header: StartViewHeader, body: byte
 
 
 def _read_log(state: State, header: StartViewHeader, body: bytes) -> Log | None:
-    """Read an announced log; nothing if it falls short of ours, or contradicts it."""
+    """Return an announced log; None if it lacks or contradicts applied ops."""
     suffix = decode_suffix(body)
     if header.op < state.commit_min:
         return None
@@ -450,7 +450,7 @@ def _read_log(state: State, header: StartViewHeader, body: bytes) -> Log | None:
 
 
 def on_request_start_view(state: State, sender: int, header: RequestStartViewHeader) -> None:
-    """Answer a replica that does not know its view; elect if it is the one that should lead."""
+    """Answer a replica that does not know its view; elect if it is the primary of ours."""
     if state.status != Status.NORMAL:
         return
     if state.is_primary:
@@ -458,7 +458,7 @@ def on_request_start_view(state: State, sender: int, header: RequestStartViewHea
             report(state, sender, header)
         send_start_view(state, sender, header.incarnation)
     elif sender == state.primary:
-        # A question from before this view is late, and no sign that its primary is gone.
+        # A probe from before this view is late, and does not show that the primary has failed.
         if header.view >= state.view or not is_bound(state):
             start_view_change(state, View(state.view + 1))
     elif header.is_wiped:
@@ -466,7 +466,7 @@ def on_request_start_view(state: State, sender: int, header: RequestStartViewHea
 
 
 def on_view_change_resend_timer(state: State) -> None:
-    """Say again that we left, and vote again (VS-21)."""
+    """Repeat the suspicion and the vote (VS-21)."""
     if state.status != Status.VIEW_CHANGE:
         return
     assert not state.is_wiped, "a wiped replica elects nobody"
@@ -479,13 +479,13 @@ def on_view_change_resend_timer(state: State) -> None:
 
 
 def on_view_change_status_timer(state: State) -> None:
-    """Try the next view: this one did not come about."""
+    """Try the next view: the change to this one did not succeed in time."""
     if state.status == Status.VIEW_CHANGE:
         start_view_change(state, View(state.view + 1))
 
 
 def on_primary_silent(state: State, _: PrimarySilent) -> None:
-    """Suspect the primary; if a later view is known, ask for that instead (VS-14)."""
+    """Start a view change; if a later view is known, probe for it instead (VS-14)."""
     if state.status != Status.NORMAL or state.primary == state.options.replica:
         return
     if is_bound(state):
