@@ -65,7 +65,9 @@ class Stage:
             user_id=self.user,
             client=self.client if client is None else client,
         )
-        return self.machine.apply(header, body)
+        reply = self.machine.apply(header, body)
+        self.machine.check()
+        return reply
 
     def ask(self, operation: int, body: bytes, *, client: int | None = None) -> memoryview:
         """Apply one op; give the payload of its reply."""

@@ -101,7 +101,8 @@ def test_the_hash_tells_users_clients_and_bodies_apart() -> None:
 def test_the_hash_shows_a_reply_that_differs() -> None:
     left, right = Stage(), Stage()
     # Behind the machine's back, as a bug or a flipped bit would.
-    right.state.streams.add(Stream(id=5, name="a", created_at=0))
+    stream_id = right.state.stream_keys.take()
+    right.state.streams.add(Stream(id=stream_id, name="a", created_at=0))
     assert left.machine.state_hash() == right.machine.state_hash()
     assert code_of(left.create_stream, "a") != code_of(right.create_stream, "a")
     assert left.machine.state_hash() != right.machine.state_hash()

@@ -14,6 +14,7 @@ from headrace.base.checksum import xxh3_64
 from headrace.metadata.access import check_session
 from headrace.metadata.applied import NOTED, Applied
 from headrace.metadata.group_changes import leave_all
+from headrace.metadata.invariants import check_state
 from headrace.metadata.operations import CHANGES
 from headrace.metadata.snapshot import Progress, read_snapshot, write_snapshot
 from headrace.metadata.state import State
@@ -140,6 +141,13 @@ class MetadataMachine:
     def target(self) -> Target:
         """Give what the partitions must be, and at which revision."""
         return self._view.target()
+
+    def check(self) -> None:
+        """Assert the relations of the state; too expensive for every op of a server."""
+        check_state(self.state, self._progress.op)
+        self._view.check()
+        for applied in self._applied:
+            assert applied.header.op <= self._progress.op, "only applied ops are noted"
 
     def _reply_to(self, header: PrepareHeader, body: Buffer) -> bytes:
         if header.operation in (Operation.DISCONNECT, Operation.LOGOUT):

@@ -8,6 +8,7 @@ Invariants: `memberships` names exactly the groups whose roster holds the client
             partitions must be (MD-3).
 """
 
+from itertools import pairwise
 from typing import TypeAlias
 
 import msgspec
@@ -67,7 +68,7 @@ class Topic(msgspec.Struct, kw_only=True):
 
     def namespace(self, partition_id: int) -> GroupId:
         """Give the consensus group of a partition that exists."""
-        assert 0 <= partition_id < len(self.partitions)
+        assert 0 <= partition_id < len(self.partitions), "partitions are numbered from 0"
         return pack_namespace(
             Namespace(StreamId(self.stream_id), TopicId(self.id), PartitionId(partition_id))
         )
@@ -153,6 +154,7 @@ class State:
         """Note that the partitions of a topic must be looked at since this revision."""
         topic.changed_revision = self.revision
         key = (topic.stream_id, topic.id)
+        assert self.revision > self._revision_read, "a change begins with its revision"
         self._changed_topics.pop(key, None)
         self._changed_topics[key] = self.revision
 
@@ -171,15 +173,29 @@ class State:
         found.reverse()
         return found
 
+    def check_changes(self) -> None:
+        """Assert that the changes since this process began agree with the topics."""
+        changes = self._changed_topics
+        assert self._revision_read <= self.revision, "revisions count up"
+        for low, high in pairwise(changes.values()):
+            assert low <= high, "the longest unchanged stands first"
+        for revision in changes.values():
+            assert self._revision_read < revision <= self.revision, "a change has its revision"
+        for stream in self.streams:
+            for topic in stream.topics:
+                noted = changes.get((stream.id, topic.id), self._revision_read)
+                assert topic.changed_revision == noted, "the last change of a topic is noted"
+
     def enrol(self, client: int, key: GroupKey) -> None:
         """Note that a client has become a member."""
         groups = self.memberships.setdefault(client, {})
-        assert key not in groups
+        assert key not in groups, "a client is a member once"
         groups[key] = None
 
     def strike(self, client: int, key: GroupKey) -> None:
         """Note that a client is a member no longer."""
         groups = self.memberships[client]
+        assert key in groups, "only a member leaves"
         del groups[key]
         if not groups:
             del self.memberships[client]

@@ -54,6 +54,7 @@ def delete_stream(state: State, _header: PrepareHeader, request: DeleteStream) -
     for user in state.users:
         if user.permissions is not None and stream.id in user.grants.streams:
             user.permit(without_stream(user.permissions, stream.id))
+    assert all(stream.id not in user.grants.streams for user in state.users), "none inherits"
     state.streams.remove(stream)
     state.stream_keys.give_back(stream.id)
     state.raise_revision()

@@ -51,24 +51,33 @@ class Table(Generic[T]):
 
     def add(self, thing: T) -> None:
         """Add what has a number and a name of its own."""
-        assert thing.id not in self._found
-        assert thing.name not in self._found
+        assert thing.id not in self._found, "a number stands once"
+        assert thing.name not in self._found, "a name stands once"
         self._found[thing.id] = thing
         self._found[thing.name] = thing
 
     def remove(self, thing: T) -> None:
         """Remove what is there."""
-        assert self._found[thing.id] is thing
+        assert self._found[thing.id] is thing, "it is found by its number"
+        assert self._found[thing.name] is thing, "it is found by its name"
         del self._found[thing.id]
         del self._found[thing.name]
 
     def rename(self, thing: T, name: str) -> None:
         """Give it another name, or the one that it has."""
-        assert self._found[thing.id] is thing
+        assert self._found[thing.id] is thing, "it is found by its number"
+        assert self._found[thing.name] is thing, "it is found by its name"
         del self._found[thing.name]
-        assert name not in self._found
+        assert name not in self._found, "a name stands once"
         thing.name = name
         self._found[name] = thing
+
+    def check(self) -> None:
+        """Assert that each thing is found by its number and by its name, and by nothing else."""
+        for thing in self:
+            assert self._found[thing.id] is thing, "it is found by its number"
+            assert self._found.get(thing.name) is thing, "it is found by its name"
+        assert len(self._found) == 2 * sum(1 for _ in self), "it is found by nothing else"
 
 
 class LowestFree:
@@ -81,18 +90,25 @@ class LowestFree:
         self._gaps: list[int] = []  # a heap of the free numbers below `_end`
         self._end = 0
         for number in taken:
-            assert number >= self._end
+            assert number >= self._end, "numbers are given in ascending order"
             self._gaps.extend(range(self._end, number))  # ascending, so a heap
             self._end = number + 1
 
     def take(self) -> int:
         """Give the lowest free number; it is taken now."""
         if self._gaps:
+            assert self._gaps[0] < self._end, "a gap lies below the end"
             return heapq.heappop(self._gaps)
         self._end += 1
         return self._end - 1
 
     def give_back(self, number: int) -> None:
         """Make a number free again."""
-        assert 0 <= number < self._end
+        assert 0 <= number < self._end, "only a number that was taken is given back"
         heapq.heappush(self._gaps, number)
+
+    def check(self, taken: list[int]) -> None:
+        """Assert that every number up to the end is either taken, in ascending order, or free."""
+        assert sorted([*self._gaps, *taken]) == list(range(self._end)), "each is taken or free"
+        lowest = min(self._gaps, default=self._end)
+        assert (self._gaps[0] if self._gaps else self._end) == lowest, "the lowest is next"

@@ -4,6 +4,8 @@ Invariants: the view is in ascending order of group ids; as long as `revision` i
             the view.
 """
 
+from itertools import pairwise
+
 import msgspec
 
 from headrace.base.ids import GroupId, unpack_namespace
@@ -56,9 +58,26 @@ class TargetView:
                     known = (topic.changed_revision, _target_of_topic(topic))
                 seen[key] = known
                 partitions.extend(known[1])
+        assert self._target.revision < self._state.revision, "revisions count up"
         self._seen = seen
         self._target = Target(self._state.revision, tuple(partitions))
         return self._target
+
+    def check(self) -> None:
+        """Assert that the view, and what is kept of each topic, is that of the state."""
+        for key, (revision, partitions) in self._seen.items():
+            stream = self._state.streams.find(key[0])
+            topic = None if stream is None else stream.topics.find(key[1])
+            if topic is not None and topic.changed_revision == revision:
+                assert partitions == _target_of_topic(topic), "what did not change is the same"
+        target = self._target
+        assert target.revision <= self._state.revision, "revisions count up"
+        if target.revision == self._state.revision:
+            keys = topic_keys(self._state)
+            found = [each for key in keys for each in partitions_of(self._state, key)]
+            assert list(target.partitions) == found, "one revision has one view"
+        for low, high in pairwise(target.partitions):
+            assert low.group < high.group, "the view is in ascending order"
 
 
 def topic_keys(state: State) -> list[TopicKey]:
