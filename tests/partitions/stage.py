@@ -156,6 +156,7 @@ class Stage:
         self.now += 1000
         header = RequestHeader(client=client, request=request, operation=operation)
         body = self.machine.prepare(header, body, self.now)
+        self.check()
         self.op += 1
         prepare = PrepareHeader(
             cluster=CLUSTER,
@@ -173,8 +174,16 @@ class Stage:
 
     def apply(self, header: PrepareHeader, body: Buffer) -> bytes:
         payload = self.machine.apply(header, body)
+        self.op = max(self.op, header.op)
         self.table.record(header, body, reply_frame(header, payload))
+        self.check()
         return payload
+
+    def check(self) -> None:
+        """Have all parts check themselves, as they do in the simulator."""
+        self.machine.check()
+        self.table.check(self.op)
+        self.shared.check(self.machine.tail_bytes)
 
     def send(self, count: int = 3, payload_bytes: int = 100, **who: int) -> int:
         """Send a batch; give its base offset."""
@@ -229,6 +238,7 @@ class Stage:
             return False
         for event in self.files.step():
             self.shared.step(event)
+            self.check()
         return True
 
     def store(self) -> None:
@@ -282,6 +292,7 @@ class Stage:
         self.saved = self.captured
         self.shared.end_checkpoint()
         self.machine.on_checkpointed()
+        self.check()
 
     def checkpoint_unopened(self) -> None:
         """Begin again from a checkpoint of what is applied, without taking up the files."""
@@ -297,6 +308,7 @@ class Stage:
         if artifacts:
             self.machine.install(artifacts)
         self.table.install(table)
+        self.check()
         for header, body in self.journal:
             if header.op > op:
                 self.apply(header, body)
@@ -309,6 +321,7 @@ class Stage:
         """Poll; a refusal is raised."""
         self.ticket += 1
         polled = self.machine.poll(self.ticket, start, count=count, bytes_max=bytes_max)
+        self.check()
         if polled is not None:
             return polled
         self.settle()

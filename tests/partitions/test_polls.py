@@ -709,6 +709,8 @@ def test_a_damaged_time_is_noticed() -> None:
 
 def test_few_indexes_are_held() -> None:
     stage = on_disk()
+    for segment in stage.machine._log.sealed():
+        stage.shared.indexes.forget(segment)
     stage.shared.indexes.indexes_max = 2
     for offset in range(36):
         assert stage.poll(FromOffset(offset), 1).first_offset == offset

@@ -201,7 +201,7 @@ def test_a_torn_tail_is_cut_and_written_again() -> None:
 
 def opened(stage: Stage) -> OpenSegments:
     stage.files.kill()
-    stage.machine = type(stage.machine)(stage.options, stage.shared, stage.probes)
+    stage._begin()
     stage.machine.install(stage.saved[1])
     stage.machine.open()
     [effect] = stage.machine.take_effects()

@@ -79,13 +79,28 @@ class _Client:
     def note(self, request: int) -> None:
         """Remember that a number was applied."""
         above = request - self.watermark
+        assert above != 0, "a number is recorded once: consensus refuses to order it twice"
         if above > 0:
             # Far above, all that is known falls out of the window; no shift is ever larger.
             shift = min(above, WINDOW + 1)
             self.bitmap = ((self.bitmap << 1 | 1) << shift - 1) & _WINDOW_MASK
             self.watermark = request
         elif -above <= WINDOW:
+            assert not self.bitmap >> -above - 1 & 1, "a number is recorded once"
             self.bitmap |= 1 << -above - 1
+
+    def check(self, op_max: int) -> None:
+        """Assert that the answers are of applied numbers, in the order of their ops."""
+        assert 0 <= self.bitmap <= _WINDOW_MASK, "what falls out of the window is forgotten"
+        assert len(self.answers) <= ANSWERS_MAX, "the oldest answer left"
+        op_before = 0
+        for request, answer in self.answers.items():
+            number, _, _, op, *_ = _ANSWER.unpack(answer)
+            assert number == request, "an answer is found by its number"
+            assert op_before < op <= op_max, "answers stand in the order of their ops"
+            assert request <= self.watermark, "the watermark is the highest number"
+            assert self.is_applied(request), "who has an answer was applied"
+            op_before = op
 
 
 class DedupTable:
@@ -190,6 +205,7 @@ class DedupTable:
             return
         else:
             client.note(header.request)
+        assert header.request not in client.answers, "what is remembered for a number stays"
         self._clients[key] = client  # last: its op is the latest
         client.answers[header.request] = _answer_of(header, body, reply)
         if len(client.answers) > ANSWERS_MAX:
@@ -197,6 +213,13 @@ class DedupTable:
         if len(self._clients) > self._clients_max:
             del self._clients[next(iter(self._clients))]
             self._probes.hit("dedup_evictions_total")
+
+    def check(self, op_max: int) -> None:
+        """Assert the relations of the table between two ops; `op_max` is the last applied one."""
+        assert len(self._clients) <= self._clients_max, "the client that was silent longest left"
+        for (client_id, _), client in self._clients.items():
+            assert client_id != 0, "ops of the server have no number"
+            client.check(op_max)
 
     # Bytes.
 

@@ -69,11 +69,13 @@ class Run:
     @property
     def count(self) -> int:
         """How many batches there are."""
+        assert len(self.offsets) == len(self.timestamps) + 1, "the column of offsets has the end"
+        assert len(self.positions) == len(self.offsets), "the column of positions has the end"
         return len(self.timestamps)
 
     def find(self, offset: int) -> int:
         """Return the index of the batch that holds an offset."""
-        assert self.offsets[0] <= offset < self.offsets[-1]
+        assert self.offsets[0] <= offset < self.offsets[-1], "the run holds the offset"
         return bisect_right(self.offsets, offset) - 1
 
 
@@ -100,8 +102,8 @@ class Gathering:
 
     def take(self, *, base_offset: int, end_offset: int, data: Buffer) -> None:
         """Take what is wanted of the batch that holds the next offset."""
-        assert base_offset <= self.wanted < end_offset
-        assert not self.is_full
+        assert base_offset <= self.wanted < end_offset, "the batch holds the next offset"
+        assert not self.is_full, "something more may be taken"
         count = min(end_offset - self.wanted, self.messages_left)
         if count == end_offset - base_offset and len(data) <= self.bytes_left:
             self._parts.append(data)
@@ -115,6 +117,8 @@ class Gathering:
         self.messages_count += count
         self.messages_left -= count
         self.wanted += count
+        assert self.messages_left >= 0, "an answer has as many messages as were asked for"
+        assert self.bytes_left >= 0, "an answer has as many bytes as may be"
 
     def take_tail(self, batches: Sequence[TailBatch], index: int) -> int:
         """Take whole batches that follow each other; return the index of the first not taken.
@@ -139,6 +143,7 @@ class Gathering:
         if wanted != self.wanted:
             if not self.messages_count:
                 self._first = self.wanted
+            assert wanted > self.wanted, "offsets of an answer rise"
             self.messages_count += wanted - self.wanted
             self.wanted, self.messages_left, self.bytes_left = wanted, messages_left, bytes_left
         return index
@@ -151,6 +156,7 @@ class Gathering:
             index += 1
         if index < run.count and not self.is_full:
             end = self._fitting(run, index)
+            assert index <= end <= run.count, "a batch is taken whole or not"
             if end > index:
                 self._take_whole(run, index, end)
             if end < run.count and not self.is_full:
@@ -174,11 +180,11 @@ class Gathering:
         )
 
     def _take_whole(self, run: "Run", index: int, end: int) -> None:
-        assert run.offsets[index] == self.wanted
+        assert run.offsets[index] == self.wanted, "offsets of an answer have no gap"
         size = run.positions[end] - run.positions[index]
         count = run.offsets[end] - run.offsets[index]
-        assert size <= self.bytes_left
-        assert count <= self.messages_left
+        assert size <= self.bytes_left, "an answer has as many bytes as may be"
+        assert count <= self.messages_left, "an answer has as many messages as were asked for"
         self._parts.append(run.data[run.positions[index] : run.positions[end]])
         if not self.messages_count:
             self._first = self.wanted
@@ -204,6 +210,7 @@ class Gathering:
 
     def _count_fitting(self, data: Buffer, count: int, start: int) -> int:
         """Give how many of the next messages fit, at least one; found by halving."""
+        assert count > 0, "there is a message to take"
         room = self.bytes_left - kernel.BATCH_HEADER_BYTES
         low, high = 1, count
         while low < high:
@@ -216,4 +223,16 @@ class Gathering:
         """Give what was taken."""
         if not self.messages_count:
             return NOTHING_POLLED
+        assert self.messages_count == self.wanted - self._first, "an answer has no gap"
         return Polled(tuple(self._parts), self.messages_count, self._first, self.wanted - 1)
+
+    def check(self, count: int, bytes_max: int) -> None:
+        """Assert that sums agree, for an answer of at most so many messages and bytes."""
+        assert self.messages_count + self.messages_left == count, "messages are taken or left"
+        assert self.messages_left >= 0, "an answer has as many messages as were asked for"
+        assert self.bytes_left <= bytes_max, "bytes are taken, never given back"
+        if self.messages_count:
+            assert self.messages_count == self.wanted - self._first, "an answer has no gap"
+            assert sum(map(len, self._parts)) > 0, "messages have bytes"
+        else:
+            assert not self._parts, "bytes are those of messages"

@@ -18,7 +18,7 @@ import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
-from operator import attrgetter
+from operator import attrgetter, le, lt
 
 from headrace.base.checksum import xxh3_64
 from headrace.base.limits import KIB
@@ -55,10 +55,13 @@ class _Marks:
         return len(self._flat) // _FIELDS
 
     def add(self, mark: Mark) -> None:
-        assert not self._flat or mark.offset > self._flat[-4]
+        assert not self._flat or mark.offset > self._flat[-4], "marks rise in offset"
+        assert not self._flat or mark.timestamp >= self._flat[-3], "marks never fall in time"
+        assert not self._flat or mark.position > self._flat[-2], "marks rise in position"
         self._flat.extend((mark.offset, mark.timestamp, mark.position, mark.chain))
 
     def at(self, index: int) -> Mark:
+        assert 0 <= index < len(self._flat) // _FIELDS, "only marks that are there are read"
         return Mark(*self._flat[_FIELDS * index : _FIELDS * (index + 1)])
 
     def find(self, value: int, *, column: int, lo: int = 0) -> int:
@@ -76,7 +79,9 @@ class _Marks:
         return max(found - 1, 0)
 
     def extend(self, other: "_Marks", start: int) -> None:
-        self._flat.extend(other._flat[_FIELDS * start :])  # noqa: SLF001  # of the same class
+        flat = other._flat[_FIELDS * start :]  # noqa: SLF001  # of the same class
+        assert not flat or not self._flat or self._flat[-4] < flat[0], "marks rise in offset"
+        self._flat.extend(flat)
 
     def encode(self) -> bytes:
         flat = self._flat
@@ -84,6 +89,18 @@ class _Marks:
             flat = array("Q", flat)
             flat.byteswap()
         return flat.tobytes()
+
+    def check(self, first: Mark, end: Mark, newest_stamp: int) -> None:
+        """Assert that the marks rise from a place, and end before another."""
+        offsets, stamps, positions = [self._flat[column::_FIELDS] for column in range(3)]
+        assert all(map(lt, offsets, offsets[1:])), "marks rise in offset"
+        assert all(map(le, stamps, stamps[1:])), "marks never fall in time"
+        assert all(map(lt, positions, positions[1:])), "marks rise in position"
+        assert first.offset <= offsets[0], "a mark is of its piece"
+        assert first.position <= positions[0], "a mark is of its piece"
+        assert offsets[-1] < end.offset, "a mark is that of a batch of its piece"
+        assert positions[-1] < end.position, "a mark is that of a batch of its piece"
+        assert stamps[-1] <= newest_stamp, "no batch is newer than its segment"
 
 
 class SegmentIndex:
@@ -109,10 +126,12 @@ class SegmentIndex:
         """Note a batch that was appended to a piece."""
         is_first, self.is_late = self.is_late, False
         if number == len(self._parts):
+            assert is_marked, "the first batch of a piece is marked"
             self._parts.append(_Marks())
+        assert number == len(self._parts) - 1, "batches go to the last piece"
         part = self._parts[number]
         if part is None:
-            assert number == self._late_number
+            assert number == self._late_number, "only what was begun before us is not known"
             part = self._late
             if is_first:  # Where a walk from the beginning of the piece ends.
                 self._is_late_marked = is_marked
@@ -126,6 +145,7 @@ class SegmentIndex:
         part = _Marks()
         for mark in marks:
             part.add(mark)
+        assert part.at(0) == self._piece_start(number, part.at(0).timestamp), "a walk begins there"
         if number == self._late_number:
             part.extend(self._late, 0 if self._is_late_marked else 1)
             self._late = _Marks()
@@ -138,6 +158,9 @@ class SegmentIndex:
         always has. `end_offset` is that of the segment.
         """
         number = bisect_right(self._pieces, offset, key=_FIRST_OFFSET) - 1
+        assert 0 <= number < len(self._parts), "every piece has its place in the index"
+        assert self._pieces[number].first_offset <= offset < end_offset, "the segment holds it"
+        assert offset < until, "something is wanted"
         part = self._parts[number]
         if part is None and number == self._late_number and self._late:
             if offset < self._late.at(0).offset:
@@ -148,12 +171,14 @@ class SegmentIndex:
             return Stretch(number, self._piece_start(number), end, 1)
         first = part.find(offset, column=0)
         start = part.at(first)
+        assert start.offset <= offset < end.offset, "a stretch holds what it was asked for"
         last = part.find(until - 1, column=0, lo=first)
         if end.position - start.position > bytes_max or last + 1 < len(part):
             fitting = part.find(start.position + bytes_max, column=2, lo=first)
             last = max(min(last, fitting - 1), first)
         if last + 1 < len(part):
             end = part.at(last + 1)
+        assert start.position < end.position, "a stretch has at least one step"
         return Stretch(number, start, end, last + 1 - first, is_coarse=False)
 
     def find_time(self, timestamp: int) -> int:
@@ -166,9 +191,9 @@ class SegmentIndex:
                 return part.at(part.before(timestamp)).offset
         return self._pieces[0].first_offset
 
-    def _piece_start(self, number: int) -> Mark:
+    def _piece_start(self, number: int, timestamp: int = 0) -> Mark:
         piece = self._pieces[number]
-        return Mark(piece.first_offset, 0, piece.position, 0)
+        return Mark(piece.first_offset, timestamp, piece.position, 0)
 
     def _piece_end(self, number: int, end_offset: int) -> Mark:
         if number + 1 < len(self._pieces):
@@ -176,10 +201,34 @@ class SegmentIndex:
         piece = self._pieces[number]
         return Mark(end_offset, 0, piece.end_position, piece.chain)
 
+    def check(self, end_offset: int, newest_stamp: int) -> None:
+        """Assert that what is known of each piece agrees with it; `end_offset` as in `stretch`."""
+        assert len(self._parts) == len(self._pieces), "every piece has its place in the index"
+        assert self._late_number < len(self._pieces), "the late piece is one of the segment"
+        for number, part in enumerate(self._parts):
+            start, end = self._piece_start(number), self._piece_end(number, end_offset)
+            if part is not None:
+                part.check(start, end, newest_stamp)
+                first = part.at(0)
+                assert first == self._piece_start(number, first.timestamp), "each has its first"
+            elif number == self._late_number and self._late:
+                self._late.check(start, end, newest_stamp)
+                assert start.offset < self._late.at(0).offset, "it began before what is known"
+        if self.is_late:
+            assert not self._late, "the first batch that comes late is noted first"
+            assert len(self._pieces) == self._late_number + 1, "and belongs to the last piece"
+
+    def digest(self) -> int:
+        """Return the digest of all marks, which are known."""
+        return fold(0, self._entries(), MARK_BYTES)
+
+    def _entries(self) -> bytes:
+        assert self.is_complete, "an index is proven as a whole"
+        return b"".join([part.encode() for part in self._parts if part is not None])
+
     def encode(self, file: SegmentFile, length: int) -> bytes:
         """Return the index file of a sealed segment."""
-        assert self.is_complete
-        entries = b"".join([part.encode() for part in self._parts if part is not None])
+        entries = self._entries()
         head = _HEAD.pack(
             _MAGIC,
             _VERSION,
@@ -205,6 +254,7 @@ def decode_index(
     entries = memoryview(_check(data, file, length))
     if fold(0, entries, MARK_BYTES) != digest:
         raise CorruptError("index with other entries than the log vouches for")
+    assert length == pieces[-1].end_position, "the caller knows the pieces of the whole segment"
     index = SegmentIndex(pieces)
     marks = _Marks(entries)
     starts = [marks.find(piece.position, column=2) for piece in pieces]

@@ -16,6 +16,7 @@ Invariants: inside a file offsets have no gap; between files only where one is r
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from itertools import pairwise
 from operator import attrgetter
 
 from headrace.base.limits import SEGMENT_HEADER_BYTES
@@ -64,6 +65,7 @@ class Segment:
     @property
     def batch_bytes(self) -> int:
         """How many bytes of batches it holds."""
+        assert self.length >= SEGMENT_HEADER_BYTES, "a length counts the header"
         return self.length - SEGMENT_HEADER_BYTES
 
     def append(self, header: BatchHeader, end_offset: int, piece_bytes: int) -> int:
@@ -72,7 +74,10 @@ class Segment:
         if not self.pieces or self.pieces[-1].length >= piece_bytes:
             self.pieces.append(Piece(header.base_offset, position))
         piece = self.pieces[-1]
-        assert position == piece.position + piece.length
+        assert position == piece.position + piece.length, "a batch goes to the end of its piece"
+        assert header.base_offset == self.end_offset, "offsets of a file have no gap"
+        assert header.base_timestamp >= self.newest_stamp, "stamps of a file never fall"
+        assert not self.is_sealed, "a sealed segment does not grow"
         assert self.index is not None
         marked = is_marked(piece.length, piece.length + header.length, self.index_step_bytes)
         if marked or self.index.is_late:
@@ -82,15 +87,41 @@ class Segment:
         self.length = position + header.length
         self.end_offset = end_offset
         self.newest_stamp = header.base_timestamp
+        assert piece.position < self.length == piece.position + piece.length, "the piece grew too"
         return position
 
     def _mark(self, header: BatchHeader, position: int, piece: Piece, *, is_marked: bool) -> None:
         """Note a batch in the index, and in the digest that will prove the index file."""
         assert self.index is not None
+        assert piece.first_offset <= header.base_offset, "a mark lies in its piece"
         mark = Mark(header.base_offset, header.base_timestamp, position, piece.chain)
         if is_marked:
             self.digest = fold(self.digest, mark.encode(), MARK_BYTES)
         self.index.note(len(self.pieces) - 1, mark, is_marked=is_marked)
+
+    def check(self) -> None:
+        """Assert that pieces fill the segment, and that its index agrees with them."""
+        assert self.file.base_offset == self.base_offset, "a file is named by its first offset"
+        assert self.base_offset < self.end_offset, "a segment begins with its first batch"
+        assert not self.is_dropped, "the log forgets a segment that is dropped"
+        self._check_pieces()
+        if self.index is not None:
+            self.index.check(self.end_offset, self.newest_stamp)
+            if self.digest and self.index.is_complete:
+                assert self.index.digest() == self.digest, "the digest proves the index"
+        assert self.is_sealed or self.index is not None, "an index that grows is in memory"
+        assert self.is_sealed or self.encoded is None, "what still grows is not kept encoded"
+
+    def _check_pieces(self) -> None:
+        pieces = self.pieces
+        assert pieces[0].first_offset == self.base_offset, "every segment begins a piece"
+        assert pieces[0].position == SEGMENT_HEADER_BYTES, "pieces begin behind the header"
+        assert pieces[-1].first_offset < self.end_offset, "the last piece holds a message"
+        assert pieces[-1].end_position == self.length, "the last piece ends with the segment"
+        for left, right in pairwise(pieces):
+            assert left.first_offset < right.first_offset, "offsets rise from piece to piece"
+            assert left.position < right.position, "a piece holds a batch"
+            assert left.end_position == right.position, "pieces lie back to back"
 
 
 class PartitionLog:
@@ -135,15 +166,19 @@ class PartitionLog:
 
     def append(self, header: BatchHeader) -> tuple[Segment, int]:
         """Place a batch at the end; return its segment and its position there."""
-        assert header.base_offset == self.next_offset
-        assert header.base_timestamp >= self.newest_stamp
+        assert header.base_offset == self.next_offset, "a batch follows the log"
+        assert header.base_timestamp >= self.newest_stamp, "stamps never fall"
         segment = self.active
         if segment is None:
+            assert not self.segments or self.segments[-1].end_offset <= self.next_offset, (
+                "a segment lies behind those before it"
+            )
             segment = self.begin_segment(self.next_offset)
             segment.index = SegmentIndex(segment.pieces)
         end_offset = header.base_offset + header.messages_count
         position = segment.append(header, end_offset, self._options.piece_bytes)
         segment.is_sealed = segment.batch_bytes >= self._options.segment_bytes
+        assert end_offset > self.next_offset, "a batch has a message"
         self.next_offset = end_offset
         self.newest_stamp = header.base_timestamp
         self.messages_count += header.messages_count
@@ -173,6 +208,7 @@ class PartitionLog:
             self.gaps[-1] = (self.gaps[-1][0], end)
         else:
             self.gaps.append((self.next_offset, end))
+        assert self.active is None, "the next batch begins a file behind the loss"
         self.next_offset = end
         self._settle()
         return True
@@ -188,15 +224,19 @@ class PartitionLog:
 
     def drop(self, count: int) -> list[Segment]:
         """Drop the oldest segments, all sealed; return them."""
+        assert 0 < count <= len(self.segments), "only segments of the log are dropped"
         gone = self.segments[:count]
         del self.segments[:count]
         for segment in gone:
-            assert segment.is_sealed
+            assert segment.is_sealed, "the active segment stays"
+            assert segment.base_offset >= self.first_offset, "the oldest go first"
             segment.is_dropped = True
             self.messages_count -= segment.end_offset - segment.base_offset
             self.size_bytes -= segment.batch_bytes
             self.first_offset = segment.end_offset
         self._settle()
+        assert self.messages_count >= 0, "only messages that were counted go"
+        assert self.size_bytes >= 0, "only bytes that were counted go"
         return gone
 
     def _settle(self) -> None:
@@ -204,6 +244,7 @@ class PartitionLog:
         while self.gaps and self.gaps[0][0] <= self.first_offset:
             self.first_offset = max(self.first_offset, self.gaps[0][1])
             del self.gaps[0]
+        assert self.first_offset <= self.next_offset, "a log ends behind its beginning"
 
     def skip_gap(self, offset: int) -> int:
         """Give the offset, or the end of the lost range that it lies in."""
@@ -215,10 +256,43 @@ class PartitionLog:
     def find_offset(self, offset: int) -> Segment:
         """Give the segment that holds an offset, which is there."""
         segment = self.segments[bisect_right(self.segments, offset, key=_BASE_OFFSET) - 1]
-        assert segment.base_offset <= offset < segment.end_offset
+        assert segment.base_offset <= offset < segment.end_offset, "offsets have one segment"
         return segment
 
     def find_timestamp(self, timestamp: int) -> Segment | None:
         """Give the segment with the first batch that was stamped at or after a time, if any."""
         index = bisect_left(self.segments, timestamp, key=_NEWEST_STAMP)
+        assert index == 0 or self.segments[index - 1].newest_stamp < timestamp, "stamps rise"
         return self.segments[index] if index < len(self.segments) else None
+
+    def check(self) -> None:
+        """Assert that segments and lost ranges fill the log, and that sums are those of parts."""
+        assert 0 <= self.first_offset <= self.next_offset, "a log ends behind its beginning"
+        lost = sum(end - first for first, end in self.gaps)
+        held = sum(each.end_offset - each.base_offset for each in self.segments)
+        assert self.messages_count == held, "messages are counted by segment"
+        assert self.messages_count + lost == self.next_offset - self.first_offset, (
+            "every offset is that of a message, or recorded as lost"
+        )
+        size = sum(each.batch_bytes for each in self.segments)
+        assert self.size_bytes == size, "bytes are counted by segment"
+        self._check_order()
+        for segment in self.segments:
+            segment.check()
+            assert segment.file.history_epoch == self.history_epoch, "a log is of one history"
+
+    def _check_order(self) -> None:
+        for left, right in pairwise(self.segments):
+            assert self.skip_gap(left.end_offset) == right.base_offset, "segments follow each other"
+            assert left.newest_stamp <= right.newest_stamp, "stamps never fall"
+            assert left.is_sealed, "only the last segment may be unsealed"
+        for (_, end), (first, _) in pairwise(self.gaps):
+            assert end < first, "lost ranges that meet are one"
+        for first, end in self.gaps:
+            assert self.first_offset < first < end <= self.next_offset, "a loss lies in the log"
+        if self.segments:
+            last = self.segments[-1]
+            assert self.segments[0].base_offset == self.first_offset, "the oldest message is first"
+            assert self.skip_gap(last.end_offset) == self.next_offset, "the log ends with its last"
+            assert last.newest_stamp <= self.newest_stamp, "no batch is newer than the log"
+            assert last.is_sealed or last.end_offset == self.next_offset, "a loss seals a segment"

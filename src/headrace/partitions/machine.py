@@ -33,7 +33,12 @@ from headrace.partitions.prepared import Prepared
 from headrace.partitions.reads import Reads
 from headrace.partitions.retention import droppable_count, surplus
 from headrace.partitions.shared import PartitionsShared
-from headrace.partitions.snapshot import Snapshot, decode_snapshot, encode_snapshot
+from headrace.partitions.snapshot import (
+    Snapshot,
+    decode_snapshot,
+    encode_snapshot,
+    is_encoded_right,
+)
 from headrace.partitions.tail import MemoryTail, TailBatch, tail_copy
 from headrace.partitions.writer import SegmentWriter
 from headrace.ports.machine import Artifact, Piece, StoredPiece
@@ -279,6 +284,8 @@ class PartitionMachine:
             if check is not None:
                 check(body)
         self._prepared.ops_count += 1
+        assert self._prepared.generation >= self._generation, "a purge that is applied was prepared"
+        assert self._prepared.newest_stamp >= self._log.newest_stamp, "stamps never fall"
         return body
 
     def _stamp(self, body: Buffer, timestamp: int) -> Buffer:
@@ -476,8 +483,8 @@ class PartitionMachine:
 
     def _append(self, header: PrepareHeader, body: Buffer) -> bytes:
         batch = decode_batch_header(body)
-        assert batch.length == len(body)
-        assert batch.partition_id == self._namespace.partition
+        assert batch.length == len(body), "the frame was verified when it came"
+        assert batch.partition_id == self._namespace.partition, "it was admitted by `admits`"
         check_batch(self._log, batch)
         segment, position = self._log.append(batch)
         if self._writer.fence is None:
@@ -584,6 +591,43 @@ class PartitionMachine:
                 self._seal(active)
         self._mix(header.operation, xxh3_64(body))
         return b""
+
+    # What holds between two steps.
+
+    def check(self) -> None:
+        """Assert the relations between its parts; too expensive for every step of a server."""
+        log, tail, writer = self._log, self._tail, self._writer
+        log.check()
+        files = {segment.file: None for segment in log.segments}
+        if writer.fence is None:
+            tail.check(log.skip_gap, first_offset=log.first_offset, end_offset=log.next_offset)
+            writer.check_against(files, tail)
+        writer.check()
+        self._reads.check()
+        self._offsets.check(log.next_offset)
+        self._check_copies()
+        self._check_opening()
+        for segment in log.segments:
+            if segment.is_sealed and segment.index is not None:
+                assert self._shared.indexes.holds(segment), "an index in memory is counted"
+
+    def _check_copies(self) -> None:
+        """Assert that what is kept beside the state agrees with it."""
+        assert self._reads.log is self._log, "polls read the current history"
+        assert self._reads.tail is self._tail, "polls read the current memory"
+        if self._artifact is not None:
+            kept, self._artifact = self._artifact, None
+            assert self._state() == kept, "the artifact that is kept is that of the state"
+        for segment in self._log.segments:
+            assert is_encoded_right(segment), "a sealed segment is kept as it was encoded"
+
+    def _check_opening(self) -> None:
+        assert self._is_opening or not self.is_open, "files are open once they were taken up"
+        assert not self._is_opening or not self._vouched, "the checkpoint vouches for files once"
+        if self.fence is None:
+            is_asked = self._is_opening and not self.is_open
+            awaited = self._writer.awaited_count() + self._reads.awaited_count() + is_asked
+            assert len(self._shared.awaited(self)) == awaited, "every answer has who waits for it"
 
     # Segments.
 

@@ -67,7 +67,9 @@ class ConsumerOffsets:
 
     def store(self, kind: ConsumerKind, consumer_id: int, offset: int) -> None:
         """Store an offset, also a smaller one."""
-        assert len(self._offsets) < self._offsets_max or (kind, consumer_id) in self._offsets
+        assert len(self._offsets) < self._offsets_max or (kind, consumer_id) in self._offsets, (
+            "a new consumer has room: the op was refused otherwise"
+        )
         self._offsets[kind, consumer_id] = offset
         self._ahead.pop((kind, consumer_id), None)
 
@@ -89,6 +91,14 @@ class ConsumerOffsets:
         """Return the smallest offset of all but some consumers and groups."""
         found = [offset for key, offset in self._offsets.items() if key not in but]
         return min(found, default=None)
+
+    def check(self, next_offset: int) -> None:
+        """Assert that offsets lie in the data, but for those that recovery has marked."""
+        assert self._ahead.keys() <= self._offsets.keys(), "only a stored offset can be ahead"
+        for key, offset in self._offsets.items():
+            assert 0 <= offset < next_offset or key in self._ahead, "a stored offset was consumed"
+        smallest, lowest = self.smallest(), self.lowest(but=())
+        assert smallest == lowest, "who is excepted from nothing waits for all"
 
     def marks(self) -> Iterator[StoredMark]:
         """Give all offsets in a fixed order."""
@@ -113,4 +123,5 @@ class ConsumerOffsets:
                 del self._offsets[key]  # There is no message that it could stand at.
             else:
                 self._offsets[key] = min(mark.offset, next_offset - 1)
+        assert policy == AheadPolicy.FAIL or not self._ahead, "by this policy none stays ahead"
         return found

@@ -28,7 +28,8 @@ class Prepared:
 
     def append(self, next_offset: int, timestamp: int) -> None:
         """Note a batch."""
-        assert timestamp >= self.newest_stamp
+        assert timestamp >= self.newest_stamp, "stamps never fall"
+        assert next_offset > self.next_offset, "a batch has a message, and its offsets are new"
         self.next_offset = next_offset
         self.newest_stamp = timestamp
 

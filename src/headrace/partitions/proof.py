@@ -75,9 +75,19 @@ class Walker:
             if is_marked(done + mark.position, done + end, self._step_bytes):
                 position = self.position + mark.position
                 self.marks.append(Mark(mark.offset, mark.timestamp, position, mark.chain))
+        assert offset >= self.offset, "offsets of a walk rise"
         self.offset, self._chain = offset, chain
         self.position += size
         return size
+
+    def check(self) -> None:
+        """Assert that the walk is within its stretch, and its marks behind it."""
+        start, end = self.stretch.start, self.stretch.end
+        assert self.stretch.is_coarse, "a walk finds marks that are not known"
+        assert start.offset <= self.offset, "a walk goes forward"
+        assert start.position <= self.position <= end.position, "a walk ends with its stretch"
+        assert all(mark.position < self.position for mark in self.marks), "marks lie behind it"
+        assert bool(self.marks) == (self.position > start.position), "its first batch is marked"
 
     def is_proven(self) -> bool:
         """Whether all batches have come, and are those of the log."""

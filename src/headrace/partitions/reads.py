@@ -111,7 +111,25 @@ class _Poll:
     def is_overtaken(self, log: PartitionLog) -> bool:
         """Whether a purge, retention or a new state has taken what was planned."""
         is_dropped = self.segment is not None and self.segment.is_dropped
+        assert self.log is not log or self.epoch <= log.history_epoch, "histories count up"
         return is_dropped or self.log is not log or self.epoch != log.history_epoch
+
+    def check(self, log: PartitionLog) -> None:
+        """Assert what holds while it waits for the disk."""
+        self.gathering.check(self.count, self.bytes_max)
+        assert not self.gathering.is_full, "a full answer waits for nothing"
+        assert self.restarts <= _RESTARTS_MAX, "a poll is planned anew some times only"
+        if self.walker is not None:
+            assert self.walker.stretch is self.stretch, "a walk goes through what is read"
+            self.walker.check()
+        if self.segment is None or self.is_overtaken(log):
+            return
+        assert log.find_offset(self.segment.base_offset) is self.segment, "it reads the log"
+        assert self.segment.base_offset <= self.at <= self.segment.end_offset, "it reads there"
+        assert self.gathering.wanted <= log.next_offset, "nothing beyond the log is wanted"
+        assert self.timestamp is None or not self.gathering.messages_count, (
+            "nothing is taken before the time is found"
+        )
 
 
 class Reads:
@@ -184,6 +202,7 @@ class Reads:
         ):
             batch = self.tail.find_timestamp(timestamp)
             assert batch is not None
+            assert batch.timestamp >= timestamp, "the first batch of a time is not before it"
             poll.gathering.wanted = batch.base_offset
         else:
             poll.timestamp = timestamp
@@ -202,6 +221,7 @@ class Reads:
             elif self._turn_to_tail(poll, poll.timestamp):
                 continue
             poll.at = self.log.skip_gap(poll.at)
+            assert poll.at < self.log.next_offset, "there is more to find"
             segment = poll.segment = self.log.find_offset(poll.at)
             if segment.index is None:
                 self._writer.emit(ReadIndex(self._token(poll), segment.file))
@@ -304,6 +324,7 @@ class Reads:
 
     def _read_on(self, poll: _Poll, segment: Segment, index: SegmentIndex) -> None:
         """Ask for the next stretch, or for the next part of a walk through one without marks."""
+        assert segment.base_offset <= poll.at < segment.end_offset, "the segment holds it"
         if segment.is_sealed:
             self._shared.indexes.touch(segment)
         if poll.timestamp is not None:
@@ -336,6 +357,8 @@ class Reads:
         return FilePart(first, stretch.length - sum(map(len, held)), tuple(held))
 
     def _ask(self, poll: _Poll, segment: Segment, position: int, length: int) -> None:
+        assert length > 0, "a read wants bytes"
+        assert position + length <= segment.length, "a read ends with its segment"
         poll.read_length = length
         self._writer.emit(ReadSegment(self._token(poll), segment.file, position, length))
 
@@ -406,6 +429,7 @@ class Reads:
                 continue
             if each.run is None:
                 raise _unreadable(each, is_unread=poll.is_unread)
+            assert each.first <= poll.gathering.wanted, "offsets of an answer have no gap"
             poll.gathering.take_run(each.run)
             if poll.gathering.is_full:
                 break
@@ -425,6 +449,7 @@ class Reads:
             return False
         self._refuse_passed(poll)
         poll.timestamp = None
+        assert found.run.offsets[index] >= poll.gathering.wanted, "a search goes forward"
         poll.gathering.wanted = found.run.offsets[index]
         return True
 
@@ -488,6 +513,19 @@ class Reads:
             last_offset=error.last,
             what=str(error),
         )
+
+    def check(self) -> None:
+        """Assert that polls wait for what the log has, and that their sums agree."""
+        tickets = [poll.ticket for poll in self._waiting.values()]
+        tickets += [ticket for ticket, _ in self.polled]
+        assert len(dict.fromkeys(tickets)) == len(tickets), "a poll has one answer"
+        assert not self.polled or self._writer.is_busy, "answers are taken"
+        for poll in self._waiting.values():
+            poll.check(self.log)
+
+    def awaited_count(self) -> int:
+        """Return how many answers of the disk it waits for."""
+        return len(self._waiting)
 
     def _finish(self, poll: _Poll, result: Polled | RefusedError) -> None:
         self.polled.append((poll.ticket, result))

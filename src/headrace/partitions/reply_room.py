@@ -35,6 +35,7 @@ class ReplyRoom:
     @property
     def bytes_left(self) -> int:
         """How much more replies may take; below zero if one message was larger than its share."""
+        assert self._sent_bytes >= 0, "a reply that was reported is counted no more"
         return self.bytes_max - self.held_bytes - self._sent_bytes - self._waiting_bytes
 
     @property
@@ -49,12 +50,13 @@ class ReplyRoom:
 
     def share(self, bytes_max: int) -> int:
         """Return how many bytes one reply may have, at most `bytes_max` and at least one."""
+        assert bytes_max > 0, "a poll wants something"
         free = self.bytes_left - self.bytes_max // _RESERVED_PARTS
         return max(1, min(bytes_max, free // _PARTS))
 
     def hold(self, ticket: int) -> None:
         """Count a poll that begins to read segments."""
-        assert ticket not in self._held
+        assert ticket not in self._held, "a poll begins to read once"
         self._held[ticket] = READ_BYTES_MAX
         self.held_bytes += READ_BYTES_MAX
 
@@ -62,13 +64,14 @@ class ReplyRoom:
         """Count what such a poll has gathered by now, besides what it reads next."""
         if ticket in self._held:
             count = READ_BYTES_MAX + gathered_bytes
+            assert count >= READ_BYTES_MAX, "an answer has no fewer bytes than none"
             self.held_bytes += count - self._held[ticket]
             self._held[ticket] = count
 
     def release(self, ticket: int) -> None:
         """Count a poll no more that has read."""
         self.held_bytes -= self._held.pop(ticket, 0)
-        assert self.held_bytes >= 0
+        assert self.held_bytes >= 0, "what is released was held"
 
     def send(self, count: int) -> None:
         """Count a reply that is handed to the transport."""
@@ -84,5 +87,7 @@ class ReplyRoom:
         self._sent_bytes = 0
 
     def check(self) -> None:
-        """Check that the sum is the sum of its parts."""
-        assert self.held_bytes == sum(self._held.values())
+        """Assert that the sum is the sum of its parts, and none is less than what a poll reads."""
+        assert self.held_bytes == sum(self._held.values()), "the sum is that of all polls"
+        assert all(count >= READ_BYTES_MAX for count in self._held.values()), "a poll reads so much"
+        assert self._sent_bytes >= 0, "a reply that was reported is counted no more"

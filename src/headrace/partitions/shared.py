@@ -1,5 +1,6 @@
 """What all partitions of a shard have in common: memory, indexes, tokens, and who wants what."""
 
+from collections.abc import Collection
 from typing import Protocol
 
 from headrace.base.limits import MIB
@@ -35,6 +36,8 @@ class IndexCache:
 
     def touch(self, segment: Segment) -> None:
         """Note the use of a sealed segment's index; another's may be dropped for it."""
+        assert segment.is_sealed, "the index of an active segment cannot leave"
+        assert not segment.is_dropped, "a dropped segment needs no index"
         assert segment.index is not None
         self._segments.pop(segment, None)
         self._segments[segment] = None
@@ -47,6 +50,18 @@ class IndexCache:
         """Drop the index of a segment that is gone."""
         self._segments.pop(segment, None)
         segment.index = None
+
+    def holds(self, segment: Segment) -> bool:
+        """Return whether the index of a segment is one of those that are counted."""
+        return segment in self._segments
+
+    def check(self) -> None:
+        """Assert that the cache is bounded, and holds indexes of segments that are there."""
+        assert len(self._segments) <= self.indexes_max, "the longest unused one left"
+        for segment in self._segments:
+            assert segment.index is not None, "a counted index is in memory"
+            assert segment.is_sealed, "the index of an active segment cannot leave"
+            assert not segment.is_dropped, "a dropped segment needs no index"
 
 
 class PartitionsShared:
@@ -107,6 +122,7 @@ class PartitionsShared:
         """Deliver an event to its requester and return that; drop it if the requester is gone."""
         owner = self._owners.pop(event.token, None)
         if owner is not None:
+            assert event.token <= self._token, "an answer has the token of an effect"
             del self._tokens[owner][event.token]
             owner.step(event)
         return owner
@@ -134,3 +150,18 @@ class PartitionsShared:
             each.pop(owner, None)
         for token in self._tokens.pop(owner, ()):
             del self._owners[token]
+
+    def awaited(self, owner: Owner) -> Collection[int]:
+        """Return the tokens of a partition's effects that are not answered."""
+        return self._tokens.get(owner, {}).keys()
+
+    def check(self, tails_bytes: int) -> None:
+        """Assert that sums and tokens agree; `tails_bytes` is what all tails take together."""
+        self.tails.check(tails_bytes)
+        self.indexes.check()
+        self.replies.check()
+        assert len(self._owners) == sum(map(len, self._tokens.values())), "a token has one owner"
+        for token, owner in self._owners.items():
+            assert token in self._tokens[owner], "an answer finds its way, and back"
+            assert 0 < token <= self._token, "tokens are given out in order"
+        assert self._retry_due <= self._now + _SPACE_RETRY_TICKS, "a retry is due within a second"

@@ -85,6 +85,18 @@ def encode_snapshot(
 def _encode_segment(segment: Segment) -> bytes:
     if segment.encoded is not None:
         return segment.encoded
+    encoded = _write_segment(segment)
+    if segment.is_sealed:
+        segment.encoded = encoded
+    return encoded
+
+
+def is_encoded_right(segment: Segment) -> bool:
+    """Return whether a segment's bytes, if they are kept, are what they would be now."""
+    return segment.encoded is None or segment.encoded == _write_segment(segment)
+
+
+def _write_segment(segment: Segment) -> bytes:
     head = _SEGMENT.pack(
         segment.base_offset,
         segment.end_offset,
@@ -95,10 +107,7 @@ def _encode_segment(segment: Segment) -> bytes:
         len(segment.pieces),
     )
     pieces = [_PIECE.pack(each.first_offset, each.length, each.chain) for each in segment.pieces]
-    encoded = b"".join([head, *pieces])
-    if segment.is_sealed:
-        segment.encoded = encoded
-    return encoded
+    return b"".join([head, *pieces])
 
 
 def decode_snapshot(data: Data, options: PartitionOptions) -> Snapshot:

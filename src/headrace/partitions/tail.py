@@ -11,7 +11,8 @@ Invariants: the batches reach from the first one here to the end of the log with
 
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import islice, pairwise
 from operator import attrgetter
 
 import msgspec
@@ -49,6 +50,7 @@ class TailBudget:
 
     def stored(self, tail: "MemoryTail", end_offset: int) -> None:
         """Note that the batches of a tail below an offset may leave."""
+        assert tail.bytes_held <= self.bytes_held, "the budget counts every tail"
         self._stored.append((tail, end_offset))
         self.shrink()
 
@@ -57,10 +59,16 @@ class TailBudget:
         while self.bytes_held > self.bytes_max and self._stored:
             tail, end_offset = self._stored.popleft()
             tail.drop_below(end_offset)
+        assert self.bytes_held >= 0, "what leaves was counted"
 
     def forget(self, tail: "MemoryTail") -> None:
         """Forget a tail that is gone."""
         self._stored = deque(entry for entry in self._stored if entry[0] is not tail)
+
+    def check(self, tails_bytes: int) -> None:
+        """Assert that the sum is that of all tails, given by the caller, and is bounded."""
+        assert self.bytes_held == tails_bytes, "the budget counts every tail"
+        assert self.bytes_held <= self.bytes_max or not self._stored, "what may leave has left"
 
 
 class MemoryTail:
@@ -82,11 +90,16 @@ class MemoryTail:
     @property
     def first_timestamp(self) -> int:
         """When the first batch here was stamped; there is one."""
+        assert self._head < len(self._batches), "memory holds a batch"
         return self._batches[self._head].timestamp
 
     def append(self, batch: TailBatch) -> None:
         """Take the next batch."""
-        assert not self._batches or batch.base_offset >= self._batches[-1].end_offset
+        assert batch.base_offset < batch.end_offset, "a batch has a message"
+        if self._batches:
+            last = self._batches[-1]
+            assert batch.base_offset >= last.end_offset, "offsets rise from batch to batch"
+            assert batch.timestamp >= last.timestamp, "stamps never fall"
         self._batches.append(batch)
         size = memory_of(batch)
         self.bytes_held += size
@@ -110,10 +123,12 @@ class MemoryTail:
         self._head = head
         self.bytes_held -= freed
         self._budget.bytes_held -= freed
-        assert self.bytes_held >= 0
+        assert self.bytes_held >= 0, "what leaves was counted"
+        assert self.bytes_held <= self._budget.bytes_held, "the budget counts every tail"
 
     def close(self) -> None:
         """Give everything back; the tail is not used any more."""
+        assert self.bytes_held <= self._budget.bytes_held, "the budget counts every tail"
         self._budget.bytes_held -= self.bytes_held
         self.bytes_held = 0
         self._batches.clear()
@@ -132,6 +147,28 @@ class MemoryTail:
         index = bisect_left(self._batches, timestamp, lo=self._head, key=_TIMESTAMP)
         return self._batches[index] if index < len(self._batches) else None
 
+    def check(self, skip_gap: Callable[[int], int], *, first_offset: int, end_offset: int) -> None:
+        """Assert that the batches reach without a gap to the end of a log.
+
+        Args:
+            skip_gap: Returns the end of the lost range that an offset lies in, else the offset.
+            first_offset: The first one of the log.
+            end_offset: The end of the log, as far as batches of it were taken.
+        """
+        assert 0 <= self._head <= len(self._batches), "the head is a place of the list"
+        assert all(batch is _GONE for batch in islice(self._batches, self._head)), (
+            "the places of dropped batches hold nothing"
+        )
+        held = self._batches[self._head :]
+        assert self.bytes_held == sum(map(memory_of, held)), "the sum is that of the batches"
+        assert self.bytes_held <= self._budget.bytes_held, "the budget counts every tail"
+        for left, right in pairwise(held):
+            assert skip_gap(left.end_offset) == right.base_offset, "batches follow each other"
+            assert left.timestamp <= right.timestamp, "stamps never fall"
+        if held:
+            assert held[0].base_offset >= first_offset, "what the log dropped has left"
+            assert skip_gap(held[-1].end_offset) == end_offset, "the tail continues the log"
+
     @property
     def batches(self) -> Sequence[TailBatch]:
         """The batches by index, for looking only; those before the first one here are gone."""
@@ -139,6 +176,7 @@ class MemoryTail:
 
     def batch_at(self, index: int) -> TailBatch | None:
         """Give a batch by its index."""
+        assert index >= self._head, "batches before the first one are gone"
         return self._batches[index] if index < len(self._batches) else None
 
 

@@ -16,7 +16,8 @@ Invariants: nothing is written before the files are taken up, with all that the 
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Iterator
+from itertools import pairwise
 
 import msgspec
 
@@ -101,6 +102,11 @@ class SegmentWriter:
         """Have the owner of the shard look at this partition."""
         self._shared.busy[self._owner] = None
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether the owner of the shard will look at this partition."""
+        return self._owner in self._shared.busy
+
     def new_token(self) -> int:
         """Give a token whose answer comes back to this partition."""
         return self._shared.new_token(self._owner)
@@ -119,7 +125,9 @@ class SegmentWriter:
 
     def open(self, extents: tuple[SegmentExtent, ...], end: LogEnd | None) -> None:
         """Take up the files that the checkpoint vouches for; no other if the log's end is known."""
-        assert not self.is_open
+        assert not self.is_open, "files are taken up once"
+        assert not self._round, "nothing is written before the files are taken up"
+        assert not self._syncing, "nothing is synced before the files are taken up"
         self._is_replayed = end is not None
         options = self._options
         self.emit(
@@ -130,6 +138,8 @@ class SegmentWriter:
 
     def on_opened(self, event: SegmentsOpened) -> None:
         """Begin to write, or never."""
+        assert not self.is_open, "files are taken up once"
+        assert not self._written, "nothing is written before the files are taken up"
         if event.faults:
             self._probes.hit("partition.open_failed")
             self._fail("; ".join(fault.sentence for fault in event.faults))
@@ -147,7 +157,7 @@ class SegmentWriter:
 
     def unwritten(self) -> dict[SegmentFile, None]:
         """Give the files that lack something which they are to hold."""
-        return dict.fromkeys(write.segment.file for write in (*self._round, *self._waiting))
+        return dict.fromkeys(write.segment.file for write in self._pending())
 
     def put(
         self,
@@ -158,6 +168,7 @@ class SegmentWriter:
         end_offset: int,
     ) -> None:
         """Take bytes for a place in a file; the file's header comes with its first batch."""
+        assert position < segment.length, "the log has a place for the bytes"
         if self.fence is not None:
             self.is_lacking = True
             return  # They stay in the journal; here they would only fill the memory.
@@ -185,6 +196,7 @@ class SegmentWriter:
 
     def seal(self, segment: Segment) -> None:
         """Have the index of a sealed segment written once its batches are."""
+        assert segment.is_sealed, "what still grows has no index file"
         if self.fence is None:
             self._unindexed.append((self._sequence, segment))
 
@@ -198,6 +210,7 @@ class SegmentWriter:
             and index.is_complete
             and self.fence is None
         ):
+            assert segment.pieces[-1].end_position == segment.length, "an index is of all pieces"
             self.emit(WriteIndex(segment.file, index.encode(segment.file, segment.length)))
 
     def store(self) -> None:
@@ -209,8 +222,9 @@ class SegmentWriter:
         is_held = self._round_tokens or self._owner in self._shared.without_space
         if not self._waiting or not self.is_open or self.fence is not None or is_held:
             return
-        assert not self._round
+        assert not self._round, "one round is on its way at a time"
         self._round = self._take_round()
+        assert self._written < self._round[0].sequence, "what is written is not written again"
         self._is_round_short = False
         for run in _runs(self._round):
             first = run[0]
@@ -237,6 +251,7 @@ class SegmentWriter:
             size += len(write.data)
             files[write.segment.file] = write.position + len(write.data)
         self.waiting_bytes -= size
+        assert self.waiting_bytes >= 0, "what is handed over has waited"
         return taken
 
     def on_written(self, event: SegmentWritten) -> None:
@@ -253,6 +268,7 @@ class SegmentWriter:
             self.waiting_bytes += sum(len(write.data) for write in kept)
             self._shared.without_space[self._owner] = None
             return
+        assert self._written < written[-1].sequence <= self._sequence, "writes are done in order"
         self._written = written[-1].sequence
         self._release(written)
         while self._unindexed and self._unindexed[0][0] <= self._written:
@@ -306,6 +322,7 @@ class SegmentWriter:
             is_written = self._written >= target or not (self._waiting or self._round)
             if not is_written or not self.is_open or self.fence is not None:
                 break
+            assert target <= self._sequence, "a flush stands for what was put before it"
             self._syncing[token] = None
             self.emit(SyncSegments(token, tuple(self._dirty)))
             self._dirty.clear()
@@ -315,6 +332,7 @@ class SegmentWriter:
     def on_synced(self, event: SegmentsSynced) -> None:
         """Count a flush as done."""
         if self.fence is None:
+            assert event.token in self._syncing, "a sync is answered once"
             del self._syncing[event.token]
             del self._flushes[event.token]
 
@@ -328,7 +346,7 @@ class SegmentWriter:
             self.fence = sentence
             self._shared.fenced[self._owner] = None
         self.is_lacking |= bool(self._round or self._waiting or self._dirty or self._flushes)
-        self._release([*self._round, *self._waiting])
+        self._release(self._pending())
         self._waiting.clear()
         self._round = []
         self._unindexed.clear()
@@ -339,7 +357,8 @@ class SegmentWriter:
     def drop(self, segments: Iterable[Segment]) -> None:
         """Forget segments; their files go when a checkpoint no longer names them."""
         for segment in segments:
-            assert segment.is_dropped
+            assert segment.is_dropped, "the log forgets a segment first"
+            assert segment.file not in self._dropped, "a segment is dropped once"
             self._dropped[segment.file] = None
             self._shared.dropping[self._owner] = None
             if not self._captured:
@@ -360,6 +379,7 @@ class SegmentWriter:
 
         What it names must be written and synced, even if it is dropped before that is done.
         """
+        assert self._captured_last <= self._sequence, "a later checkpoint depends on more"
         self._dropped_captured = tuple(self._dropped)
         self._captured_last = self._sequence
         self._captured_in = self._shared.checkpoints_done
@@ -382,6 +402,99 @@ class SegmentWriter:
         if self.fence is not None:
             self._shared.dropping.pop(self._owner, None)  # They stay until a restart.
 
+    def check(self) -> None:
+        """Assert that queues, sums and flushes agree."""
+        pending = list(self._pending())
+        assert self.waiting_bytes == sum(len(write.data) for write in self._waiting), (
+            "the sum is that of what waits"
+        )
+        for left, right in pairwise(pending):
+            assert left.sequence < right.sequence, "writes keep their order"
+        if pending:
+            assert self._written < pending[0].sequence, "what is written waits no more"
+            assert pending[-1].sequence <= self._sequence, "every write was put"
+        assert self._written <= self._sequence, "only what was put is written"
+        assert self._wanted <= self._sequence, "only what was put is wanted"
+        assert self._fetched <= self._sequence, "only what was put was fetched"
+        assert self._captured_last <= self._sequence, "a checkpoint depends on what was put"
+        assert self._captured_in <= self._shared.checkpoints_done, "one checkpoint at a time"
+        assert not self.effects or self.is_busy, "effects are taken"
+        self._check_phase()
+        self._check_flushes(pending)
+        self._check_places(pending)
+        self._check_dropped()
+
+    def _pending(self) -> Iterator[_Write]:
+        """Return what is not in its file yet, in order."""
+        yield from self._round
+        yield from self._waiting
+
+    def _check_phase(self) -> None:
+        if self.fence is not None:
+            assert self.is_idle, "after a failure nothing more is written"
+            assert not self._unindexed, "after a failure nothing more is written"
+            return
+        assert not self.is_lacking, "files lack something after a failure only"
+        assert bool(self._round) == bool(self._round_tokens), "a round ends with its last answer"
+        assert len(self._round_tokens) <= len(self._round), "a run of writes has one answer"
+        assert self.is_open or not self._round, "nothing is written before the files are open"
+        assert self.is_open or not self._syncing, "nothing is synced before the files are open"
+        assert not self._round or self._owner not in self._shared.without_space, (
+            "who lacks space waits for its retry"
+        )
+        for (low, _), (high, _) in pairwise(self._unindexed):
+            assert low <= high, "indexes are written in the order of their segments"
+
+    def _check_flushes(self, pending: list[_Write]) -> None:
+        for low, high in pairwise(self._flushes.values()):
+            assert low <= high <= self._sequence, "a later flush stands for as much"
+        syncing = list(self._syncing)
+        assert list(self._flushes)[: len(syncing)] == syncing, "syncs are asked for in order"
+        if syncing and pending and self.fence is None:
+            assert self._flushes[syncing[-1]] < pending[0].sequence, (
+                "a sync is asked for only when all that it stands for is written"
+            )
+
+    def _check_places(self, pending: list[_Write]) -> None:
+        """Assert that what waits for a file lies in it, in order, and reaches its end."""
+        last: dict[Segment, _Write] = {}
+        for write in pending:
+            end = write.position + len(write.data)
+            assert end <= write.segment.length, "the log has a place for the bytes"
+            assert write.end_offset <= write.segment.end_offset, "the log has the messages"
+            before = last.get(write.segment)
+            assert before is None or before.position + len(before.data) <= write.position, (
+                "bytes of a file are written in order"
+            )
+            last[write.segment] = write
+        for write in last.values():
+            if write.tail is not None and not write.segment.is_dropped:
+                end = write.position + len(write.data)
+                assert end == write.segment.length, "what waits reaches the end of its segment"
+                assert write.end_offset == write.segment.end_offset, "up to its last message"
+
+    def _check_dropped(self) -> None:
+        if self._dropped and self.fence is None:
+            assert self._owner in self._shared.dropping, "a checkpoint removes dropped files"
+        for write in self._waiting:
+            if write.sequence > self._captured:
+                assert write.segment.file not in self._dropped, "no checkpoint needs the bytes"
+
+    def check_against(self, files: Container[SegmentFile], tail: MemoryTail) -> None:
+        """Assert that files of the log are not to be removed, and memory holds what waits."""
+        for file in self._dropped:
+            assert file not in files, "a file of the log is not dropped"
+        first = tail.first_offset
+        for write in self._pending():
+            if write.tail is tail and not write.segment.is_dropped:
+                assert write.segment.file in files, "bytes wait for a file of the log"
+                assert first is not None, "a batch leaves memory only when it is written"
+                assert first < write.end_offset, "a batch leaves memory only when it is written"
+
+    def awaited_count(self) -> int:
+        """Return how many answers it waits for, unless files are being opened."""
+        return len(self._round_tokens) + len(self._flushes)
+
     def remove_dropped(self) -> None:
         """Remove the files of dropped segments before a checkpoint is durable, if that is safe.
 
@@ -399,6 +512,7 @@ class SegmentWriter:
         if not self.is_open or self.fence is not None:
             return
         for file in files:
+            assert file in self._dropped, "only a dropped file is removed"
             del self._dropped[file]
             self._dirty.pop(file, None)
         if files:
