@@ -23,7 +23,7 @@ from headrace.partitions.index import INDEX_STEP_BYTES, SegmentIndex
 from headrace.partitions.pieces import Mark
 from headrace.partitions.reply_room import READ_BYTES_MAX
 from headrace.partitions.tail import BATCH_OBJECTS_BYTES
-from headrace.ports.segments import SegmentFile
+from headrace.ports.segments import ReadIndex, SegmentFile
 from headrace.wire.batches import split_batches
 from headrace.wire.errors import Code, RefusedError
 from headrace.wire.numbers import Operation
@@ -705,6 +705,27 @@ def test_a_damaged_time_is_noticed() -> None:
     assert stage.poll(FromTimestamp(START + 1000)).last_offset == 2
     flip(stage, file, position)
     assert stage.poll(FromTimestamp(START + 2000)).first_offset == 3
+
+
+def test_an_index_that_is_read_for_a_poll_that_ends_is_held_too() -> None:
+    """Room for replies becomes short while a poll waits for the index of its second segment."""
+    stage = on_disk()
+    for segment in stage.machine._log.sealed():
+        stage.shared.indexes.forget(segment)
+    stage.is_holding = True
+    stage.ticket += 1
+    assert stage.machine.poll(stage.ticket, First(), count=36, bytes_max=PLENTY) is None
+    for _ in range(2):  # the index and the batches of the first segment
+        assert stage.step_files()
+    [effect] = stage.machine.take_effects()
+    assert isinstance(effect, ReadIndex)
+    stage.files.waiting.append(effect)
+    stage.shared.replies.send(stage.shared.replies.bytes_max)
+    assert stage.shared.replies.is_scarce
+    assert stage.step_files()
+    [(_, polled)] = stage.machine.take_polled()
+    assert isinstance(polled, Polled)
+    assert offsets(polled) == list(range(stage.machine._log.segments[1].base_offset))
 
 
 def test_few_indexes_are_held() -> None:

@@ -299,8 +299,9 @@ class Reads:
         poll = self._waiting.pop(event.token)
         segment = poll.segment
         assert segment is not None
-        if segment.index is None and not segment.is_dropped:
+        if segment.index is None and not poll.is_overtaken(self.log):
             segment.index = self._decode_index(event, segment)
+            self._shared.indexes.touch(segment)  # The poll may end before it reads there.
         self._go_on(poll)
 
     def _decode_index(self, event: IndexRead, segment: Segment) -> SegmentIndex:
