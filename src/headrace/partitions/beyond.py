@@ -73,6 +73,7 @@ def judge_remains(end: LogEnd, batch: BatchHeader | None) -> Fate:
     """Judge bytes behind the end of a file of the log, by the batch that they begin with."""
     if batch is None or batch.base_offset < end.next_offset:
         return Fate.QUARANTINE
+    assert end.first_offset <= end.next_offset, "a log ends behind its beginning"
     is_told = batch.base_offset + batch.messages_count <= end.lost_until
     return Fate.QUARANTINE if is_told else Fate.FAULT
 

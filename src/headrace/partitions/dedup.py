@@ -135,7 +135,10 @@ class DedupTable:
     def _judge_again(
         self, header: RequestHeader, body: Buffer, answer: bytes
     ) -> tuple[Verdict, bytes]:
-        _, operation, code, op, timestamp, base_offset, stamp, checksum = _ANSWER.unpack(answer)
+        number, operation, code, op, timestamp, base_offset, stamp, checksum = _ANSWER.unpack(
+            answer
+        )
+        assert number == header.request, "an answer is found by its number"
         if header.operation != operation or checksum != self._checksum_again(
             header, body, base_offset=base_offset, base_timestamp=stamp
         ):
@@ -206,6 +209,7 @@ class DedupTable:
         else:
             client.note(header.request)
         assert header.request not in client.answers, "what is remembered for a number stays"
+        assert client.watermark >= header.request, "the watermark is the highest number"
         self._clients[key] = client  # last: its op is the latest
         client.answers[header.request] = _answer_of(header, body, reply)
         if len(client.answers) > ANSWERS_MAX:

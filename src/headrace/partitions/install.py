@@ -70,6 +70,7 @@ def check_pieces(
             raise CorruptError(f"the piece of offset {own.first_offset} is neither here nor ours")
     if given:
         raise CorruptError(f"{len(given)} pieces that the state does not name")
+    assert sum(len(each.data) for each in fetched) <= log.size_bytes, "no piece is taken twice"
     return fetched
 
 
@@ -90,6 +91,8 @@ def _places(log: PartitionLog) -> Iterable[tuple[Segment, Piece, int]]:
     for segment in log.segments:
         ends = [piece.first_offset for piece in segment.pieces[1:]] + [segment.end_offset]
         for piece, end_offset in zip(segment.pieces, ends, strict=True):
+            assert piece.first_offset < end_offset, "a piece holds a message"
+            assert piece.end_position <= segment.length, "a piece lies in its segment"
             yield segment, piece, end_offset
 
 

@@ -16,6 +16,7 @@ Invariants: only `apply` and `install` change what replicas must agree on; a seg
 
 import struct
 from collections.abc import Callable, Iterable, Sequence
+from operator import lt
 
 import msgspec
 
@@ -246,6 +247,7 @@ class PartitionMachine:
         if self.is_ignoring_consumers:
             return None
         lowest = self._offsets.lowest(but=self.waived)
+        assert lowest is None or lowest >= 0, "offsets count from 0"
         return None if lowest is None else lowest + 1
 
     def surplus(self, limits: Retain) -> list[Segment]:
@@ -255,6 +257,7 @@ class PartitionMachine:
     def sealed_end(self, count: int) -> int | None:
         """Give the last offset of the count-th oldest sealed segment, or of the last there is."""
         sealed = list(self._log.sealed())[: max(count, 0)]
+        assert not sealed or sealed[-1].end_offset <= self._log.next_offset, "the log has them"
         return sealed[-1].end_offset - 1 if sealed else None
 
     def plan_segments(self, from_offset: int, folder: str) -> SegmentPlan:
@@ -294,6 +297,9 @@ class PartitionMachine:
         if isinstance(body, bytes) or (isinstance(body, memoryview) and body.readonly):
             body = bytearray(body)
         prepared = self._prepared
+        assert (
+            prepared.generation > self._generation or prepared.next_offset >= self._log.next_offset
+        ), "offsets of one history are given out in order"
         messages_count = decode_batch_header(body).messages_count
         timestamp = max(timestamp, prepared.newest_stamp)
         admit_batch(
@@ -367,6 +373,7 @@ class PartitionMachine:
         """
         if self._prepared.ops_count:
             self._prepared.ops_count -= 1
+            assert self._prepared.ops_count >= 0, "an op is applied once"
         self._artifact = None
         return self._appliers[header.operation](header, body)
 
@@ -397,6 +404,7 @@ class PartitionMachine:
             for segment in self._log.segments
             for piece in segment.pieces
         ]
+        assert sum(each.length for each in pieces) == self._log.size_bytes, "all batches go along"
         return (*pieces, self._state())
 
     def install(self, artifacts: Sequence[Piece]) -> None:
@@ -421,6 +429,7 @@ class PartitionMachine:
         for segment in gone:
             segment.is_dropped = True
         self._adopt(snapshot)
+        assert self._log.history_epoch >= before.history_epoch, "a history never comes back"
         self._writer.drop(gone)
         for each in fetched:
             self._writer.put(
@@ -487,6 +496,8 @@ class PartitionMachine:
         assert batch.partition_id == self._namespace.partition, "it was admitted by `admits`"
         check_batch(self._log, batch)
         segment, position = self._log.append(batch)
+        assert segment.length == position + batch.length, "the batch is the last of its segment"
+        assert segment.end_offset == self._log.next_offset, "the segment is the last of the log"
         if self._writer.fence is None:
             data = tail_copy(body)
             end_offset = self._log.next_offset
@@ -537,6 +548,7 @@ class PartitionMachine:
 
     def _store_mark(self, mark: OffsetMark) -> None:
         """Store an offset; the first one of a consumer group is noted, for it may be gone."""
+        assert mark.offset < self._log.next_offset, "the op was refused otherwise"
         is_first = self._offsets.peek(mark.kind, mark.id) is None
         if is_first and mark.kind == ConsumerKind.GROUP:
             self._shared.marked[self] = None
@@ -555,6 +567,7 @@ class PartitionMachine:
         if smallest is not None:
             last = min(last, smallest)
         ends = [segment.end_offset - 1 for segment in self._log.sealed()]
+        assert all(map(lt, ends, ends[1:])), "the oldest segments end first"
         self._drop(sum(end <= last for end in ends))
         self._mix(header.operation, xxh3_64(body))
         return b""
@@ -568,7 +581,9 @@ class PartitionMachine:
 
     def _drop(self, count: int) -> None:
         if count:
+            first_offset = self._log.first_offset
             self._writer.drop(self._log.drop(count))
+            assert first_offset < self._log.first_offset, "a dropped segment had messages"
             self._tail.drop_below(self._log.first_offset)
 
     def _purge(self, header: PrepareHeader, body: Buffer) -> bytes:
@@ -579,6 +594,7 @@ class PartitionMachine:
             self._writer.drop(self._log.begin_history())
             self._offsets.clear()
             self._begin_tail()
+            assert self._log.next_offset == self._log.messages_count == 0, "a history begins empty"
         self._mix(header.operation, generation)
         return b""
 
@@ -637,7 +653,7 @@ class PartitionMachine:
         `is_whole`: everything that the log ever had is applied, so what its files hold beyond that
         is not its own. `lost_until`: messages below it may have gone with the power.
         """
-        assert not self._is_opening
+        assert not self._is_opening, "files are taken up once"
         self._is_opening = True
         vouched, self._vouched = self._vouched, ()
         if is_whole:
@@ -648,6 +664,7 @@ class PartitionMachine:
 
     def _end(self, lost_until: int) -> LogEnd:
         log = self._log
+        assert log.first_offset <= log.next_offset, "a log ends behind its beginning"
         return LogEnd(
             history_epoch=log.history_epoch,
             first_offset=log.first_offset,

@@ -80,6 +80,7 @@ class ConsumerOffsets:
 
     def clear(self) -> None:
         """Forget all."""
+        assert len(self._ahead) <= len(self._offsets), "only a stored offset can be ahead"
         self._offsets.clear()
         self._ahead.clear()
 

@@ -56,6 +56,7 @@ class Stretch(msgspec.Struct, frozen=True):
     @property
     def length(self) -> int:
         """How many bytes it takes."""
+        assert self.start.position < self.end.position, "a stretch has a batch"
         return self.end.position - self.start.position
 
 
@@ -65,4 +66,5 @@ def is_marked(start: int, end: int, step_bytes: int) -> bool:
     Both places count from the beginning of the piece. It depends on the batch alone, so that every
     replica and every walk marks the same ones.
     """
+    assert 0 <= start < end, "a batch has bytes"
     return start == 0 or start // step_bytes != end // step_bytes

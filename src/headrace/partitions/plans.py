@@ -37,6 +37,8 @@ def make_plan(
     Without a folder nobody is told where the files are.
     """
     segments, is_more = _choose(log, unwritten, from_offset)
+    assert segments or not is_more, "a reply holds one segment at least"
+    assert not segments or segments[-1].end_offset <= log.next_offset, "the log has them"
     end = segments[-1].end_offset if is_more else log.next_offset
     names = partition_names(options.namespace, options.created_revision)
     return SegmentPlan(
@@ -64,6 +66,8 @@ def _choose(
         segment = log.segments[index]
         if not segment.is_sealed or segment.file in unwritten:
             break
+        assert not segment.is_dropped, "the log forgets a segment that is dropped"
+        assert not chosen or chosen[-1].end_offset <= segment.base_offset, "offsets rise"
         pieces_count += len(segment.pieces)
         if chosen and pieces_count > PLAN_PIECES_MAX:
             return tuple(chosen), True
@@ -72,6 +76,8 @@ def _choose(
 
 
 def _planned(segment: Segment, oldest_stamp: int) -> PlannedSegment:
+    assert oldest_stamp <= segment.newest_stamp, "stamps never fall"
+    assert segment.pieces[-1].end_position == segment.length, "pieces fill their segment"
     return PlannedSegment(
         base_offset=segment.base_offset,
         end_offset=segment.end_offset,

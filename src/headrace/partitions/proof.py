@@ -100,6 +100,8 @@ def prove_stretch(
 ) -> Run | None:
     """Return the batches that were read of a stretch; nothing if they are not those of the log."""
     start = stretch.start
+    assert part.length <= stretch.length, "what is read lies in the stretch"
+    assert start.offset <= part.end_offset <= stretch.end.offset, "memory has the rest"
     size, offset, chain, rows = prove(data, partition_id, start.offset, start.chain)
     if size != part.length or size != len(data) or offset != part.end_offset:
         return None
@@ -114,6 +116,8 @@ def _run_of(data: memoryview, rows: bytes, end_offset: int) -> Run:
     run.offsets = [*numbers[0::4], end_offset]
     run.timestamps = [*numbers[1::4]]
     run.positions = [*numbers[2::4], len(data)]
+    assert run.offsets[-1] > run.offsets[0], "proven batches have messages"
+    assert len(run.offsets) == len(run.positions) == run.count + 1, "columns have one length"
     return run
 
 

@@ -59,6 +59,7 @@ class UnreadableError(Exception):
 
     def __init__(self, first: int, last: int, what: str) -> None:
         super().__init__(what)
+        assert first <= last, "a range that cannot be read has an offset"
         self.first = first
         self.last = last
 
@@ -179,6 +180,7 @@ class Reads:
             return self._plan_timestamp(poll, poll.start.timestamp)
         wanted = self._offset_of(poll.start, poll.count)
         poll.gathering.wanted = log.skip_gap(max(wanted, log.first_offset))
+        assert poll.gathering.wanted >= log.first_offset, "what is gone is not wanted"
         return poll.gathering.wanted < log.next_offset
 
     def _offset_of(self, start: FromOffset | First | Last | NextAfter, count: int) -> int:
@@ -283,6 +285,7 @@ class Reads:
         self._refuse_passed(poll)
         batch = self.tail.find_timestamp(timestamp)
         assert batch is not None, "the log has a batch of that time, and no file has it"
+        assert batch.base_offset >= first, "memory begins there"
         poll.timestamp = None
         poll.gathering.wanted = batch.base_offset
         return True
@@ -355,7 +358,10 @@ class Reads:
         while (batch := self.tail.batch_at(index)) is not None and batch.base_offset < end:
             held.append(batch.data)
             index += 1
-        return FilePart(first, stretch.length - sum(map(len, held)), tuple(held))
+        held_bytes = sum(map(len, held))
+        assert stretch.start.offset <= first, "the start of a stretch is in its file"
+        assert held_bytes < stretch.length, "memory holds the end of a stretch at most"
+        return FilePart(first, stretch.length - held_bytes, tuple(held))
 
     def _ask(self, poll: _Poll, segment: Segment, position: int, length: int) -> None:
         assert length > 0, "a read wants bytes"
@@ -372,6 +378,7 @@ class Reads:
         if not self._writer.is_readable:
             raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED, what="segments are being opened")
         token = self._writer.new_token()
+        assert token not in self._waiting, "a token is given out once"
         self._waiting[token] = poll
         return token
 
@@ -461,6 +468,7 @@ class Reads:
         end = stretch.start.position + part.length
         used = walker.feed(data[: end - walker.position])
         left = end - walker.position
+        assert left >= 0, "a walk ends where memory begins"
         needed = min(READ_BYTES_MAX, left)
         if left and not used and len(data) >= BATCH_HEADER_BYTES:
             needed = decode_batch_header(data).length  # It may be longer than what was read.
@@ -477,6 +485,7 @@ class Reads:
             self._ask(poll, segment, stretch.start.position, part.length)
 
     def _adopt(self, segment: Segment, walker: Walker) -> None:
+        assert not segment.is_dropped, "a poll that was overtaken is planned anew"
         if segment.index is None:
             segment.index = SegmentIndex(segment.pieces)
         segment.index.adopt(walker.stretch.number, walker.marks)

@@ -16,13 +16,15 @@ def surplus(sealed: Iterable[Segment], limits: Retain) -> list[Segment]:
     """
     segments = list(sealed)
     size = sum(segment.batch_bytes for segment in segments)
-    found = []
+    found: list[Segment] = []
     for segment in segments:
         is_expired = segment.newest_stamp <= limits.stamp_max
         is_over = limits.bytes_max and size > limits.bytes_max
         if not is_expired and not is_over:
             break
         size -= segment.batch_bytes
+        assert size >= 0, "the sum is that of all segments"
+        assert not found or found[-1].end_offset <= segment.base_offset, "the oldest go first"
         found.append(segment)
     return found
 

@@ -134,6 +134,7 @@ class PartitionsShared:
 
     def tick(self, now: int) -> None:
         """Have those without space ask again, once a second (DK4)."""
+        assert now >= self._now, "time does not go back"
         self._now = now
         if not self.without_space or now < self._retry_due:
             return

@@ -55,6 +55,8 @@ def encode_snapshot(
     state_hash: int,
 ) -> bytes:
     """Write the state of a partition."""
+    assert log.first_offset <= log.next_offset, "a log ends behind its beginning"
+    assert not log.segments or log.segments[-1].end_offset <= log.next_offset, "so do its segments"
     parts = [
         _HEAD.pack(
             _MAGIC,
@@ -97,6 +99,8 @@ def is_encoded_right(segment: Segment) -> bool:
 
 
 def _write_segment(segment: Segment) -> bytes:
+    assert segment.base_offset < segment.end_offset, "a segment begins with its first batch"
+    assert segment.pieces[-1].end_position == segment.length, "pieces fill their segment"
     head = _SEGMENT.pack(
         segment.base_offset,
         segment.end_offset,
