@@ -53,7 +53,7 @@ def check_session(state: State, user_id: int, *, began: int) -> None:
 
 
 def reach(state: State, user_id: int, command: int, stream: Identifier, topic: Identifier) -> Topic:
-    """Give the topic that a user may do this to; what sends and polls ask.
+    """Return the topic that a user may do this to; what sends and polls ask.
 
     Raises:
         RefusedError: The user may not, or there is no such topic.
@@ -75,7 +75,7 @@ _LEVELS = (
 
 
 def as_missing(refusal: RefusedError) -> RefusedError:
-    """Give a refusal of what writes to a partition: there one code says that anything is missing.
+    """Return a refusal of what writes to a partition: there one code says that anything is missing.
 
     Upstream tells no levels apart there, and clients of other languages look for its code. A level
     that is found and refused otherwise stays as it is.

@@ -73,7 +73,7 @@ class TopicDefaults(msgspec.Struct, frozen=True, kw_only=True):
             assert self.value(key) != SERVER_DEFAULT, f"default of {key}"
 
     def value(self, key: str) -> FieldValue:
-        """Give the default of an option."""
+        """Return the default of an option."""
         value: FieldValue = getattr(self, key)
         return value
 
@@ -84,7 +84,7 @@ assert all(key in TopicDefaults.__struct_fields__ for key in _LISTED)
 def resolve_topic_options(
     request: CreateTopic, defaults: TopicDefaults
 ) -> CreateTopicWithAssignments:
-    """Give the op that creates a topic: what is filled in has the value that is really in force.
+    """Return the op that creates a topic: what is filled in has the value that is really in force.
 
     What the client sent stays marked as its own, except a value that asks for the default. The
     numbers of the partitions follow from their count, so none is assigned.
@@ -121,7 +121,7 @@ def resolve_topic_options(
 
 
 def resolve_topic_update(request: UpdateTopic, defaults: TopicDefaults) -> UpdateTopic:
-    """Give the op that changes a topic: values are canonical, and a default is that of now.
+    """Return the op that changes a topic: values are canonical, and a default is that of now.
 
     Clients send 0 for what their caller does not mention, so it leaves what the topic has; who
     wants the default asks for it by its word.
@@ -187,7 +187,7 @@ def check_topic_size(settings: TopicSettings) -> None:
 
 
 def is_preallocation_bounded(settings: TopicSettings, partitions_count: int) -> bool:
-    """Whether the space that a topic takes before its first message is within bounds."""
+    """Return whether the space that a topic takes before its first message is within bounds."""
     taken = settings.segment_bytes * partitions_count if settings.is_preallocated else 0
     return taken <= PREALLOCATED_BYTES_MAX
 
@@ -203,7 +203,7 @@ def check_new_password(password: bytes, username: str, *, bytes_min: int) -> Non
 
 
 def describe_options(scope: OptionsScope, defaults: TopicDefaults) -> tuple[OptionSpec, ...]:
-    """Tell which options an object of that kind can have, with this server's defaults."""
+    """Return the options of a kind of object, with the defaults of this server."""
     if scope != OptionsScope.TOPIC:
         return ()
     specs = []
@@ -223,7 +223,7 @@ def _is_default_word(field: Field) -> bool:
 
 
 def _read_fsync(fields: dict[str, Field]) -> dict[str, Field]:
-    """Give the durability that older clients name by a flag; nothing if they do not.
+    """Return the durability that older clients name by a flag; nothing if they do not.
 
     Each spelling is a lower bound, so where both are given the stronger one holds for both.
     """

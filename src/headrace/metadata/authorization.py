@@ -40,7 +40,7 @@ def authorize(  # noqa: PLR0911  # one way out per level, nearest first
     *,
     target_user: int | None = None,
 ) -> bool:
-    """Whether a user may do this; without a stream or topic, whether it may to any of them."""
+    """Return whether a user may do this; without a stream or topic, to any of them."""
     assert topic_id is None or stream_id is not None
     masks = _MASKS.get(command)
     if masks is None:

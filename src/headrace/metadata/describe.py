@@ -38,12 +38,12 @@ _ALL_PERMISSIONS = Permissions(
 
 
 def nothing_stored(_namespace: int) -> PartitionStats | None:
-    """Say of every partition that nothing is known."""
+    """Return, for every partition, that nothing is known."""
     return None
 
 
 def describe_stream(stream: Stream, stats_of: StatsOf) -> wire_streams.Stream:
-    """Give the record of a stream."""
+    """Return the record of a stream."""
     parts = [stats for topic in stream.topics for stats in _stats_of_topic(topic, stats_of)]
     return wire_streams.Stream(
         id=stream.id,
@@ -56,12 +56,12 @@ def describe_stream(stream: Stream, stats_of: StatsOf) -> wire_streams.Stream:
 
 
 def describe_topic(topic: Topic, stats_of: StatsOf) -> wire_topics.Topic:
-    """Give the record of a topic."""
+    """Return the record of a topic."""
     return _topic_record(topic, _stats_of_topic(topic, stats_of))
 
 
 def detail_topic(topic: Topic, stats_of: StatsOf) -> wire_topics.TopicDetails:
-    """Give a topic with its partitions."""
+    """Return a topic with its partitions."""
     parts = _stats_of_topic(topic, stats_of)
     partitions = [
         wire_topics.Partition(
@@ -78,7 +78,7 @@ def detail_topic(topic: Topic, stats_of: StatsOf) -> wire_topics.TopicDetails:
 
 
 def describe_group(topic: Topic, group: Group) -> wire_groups.Group:
-    """Give the record of a consumer group."""
+    """Return the record of a consumer group."""
     return wire_groups.Group(
         id=group.id,
         partitions_count=len(topic.partitions),
@@ -88,20 +88,20 @@ def describe_group(topic: Topic, group: Group) -> wire_groups.Group:
 
 
 def detail_group(topic: Topic, group: Group) -> wire_groups.GroupDetails:
-    """Give a consumer group with its members."""
+    """Return a consumer group with its members."""
     members = [wire_groups.Member(member.key, member.partitions) for member in group.roster.members]
     return wire_groups.GroupDetails(describe_group(topic, group), tuple(members))
 
 
 def describe_user(user: User) -> wire_users.User:
-    """Give the record of a user."""
+    """Return the record of a user."""
     return wire_users.User(
         id=user.id, created_at=user.created_at, status=user.status, username=user.name
     )
 
 
 def detail_user(user: User) -> wire_users.UserDetails:
-    """Give a user with its permissions; root has all, without their being stored."""
+    """Return a user with its permissions; root has all, without their being stored."""
     permissions = _ALL_PERMISSIONS if user.id == ROOT_USER else user.permissions
     return wire_users.UserDetails(describe_user(user), permissions)
 

@@ -39,12 +39,12 @@ class Grants(msgspec.Struct, frozen=True):
 
 
 def make_mask(flags: Iterable[str], all_flags: tuple[str, ...]) -> int:
-    """Give the mask of some flags."""
+    """Return the mask of some flags."""
     return sum(1 << all_flags.index(flag) for flag in flags)
 
 
 def make_grants(permissions: Permissions | None) -> Grants:
-    """Give the masks of a user's permissions; none means nothing at all."""
+    """Return the masks of a user's permissions; none means nothing at all."""
     if permissions is None:
         return Grants(0, {})
     return Grants(
@@ -60,7 +60,7 @@ def make_grants(permissions: Permissions | None) -> Grants:
 
 
 def without_stream(permissions: Permissions, stream_id: int) -> Permissions:
-    """Give the permissions that are left when a stream is gone.
+    """Return the permissions that are left when a stream is gone.
 
     Its number will be another stream's, which must not inherit them.
     """
@@ -69,7 +69,7 @@ def without_stream(permissions: Permissions, stream_id: int) -> Permissions:
 
 
 def without_topic(permissions: Permissions, *, stream_id: int, topic_id: int) -> Permissions:
-    """Give the permissions that are left when a topic is gone."""
+    """Return the permissions that are left when a topic is gone."""
     streams = tuple(
         [
             stream if stream.stream_id != stream_id else _without_topic(stream, topic_id)

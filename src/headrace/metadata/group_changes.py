@@ -27,7 +27,7 @@ def create_group(state: State, _header: PrepareHeader, request: CreateGroup) -> 
     group = Group(id=topic.next_group_id, name=request.name)
     topic.next_group_id += 1
     topic.groups.add(group)
-    state.raise_revision()  # whoever keeps the live groups of a topic must see this one
+    state.raise_revision()  # a reader of the live groups must see this one
     return CREATE_GROUP.encode_reply(detail_group(topic, group))
 
 
@@ -45,7 +45,7 @@ def delete_group(state: State, _header: PrepareHeader, request: DeleteGroup) -> 
 def join_group(state: State, _header: PrepareHeader, request: JoinGroupAs) -> bytes:
     """Make a client a member; one that is a member already joins without effect.
 
-    Which partitions have uncommitted work does not matter while all are dealt anew (CG-9).
+    Which partitions have uncommitted work does not matter while all are assigned anew (CG-9).
     """
     asked = request.request
     topic = resolve.route(state, asked.stream, asked.topic)

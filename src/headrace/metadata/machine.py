@@ -40,7 +40,7 @@ _OF_SESSIONS = (Operation.REGISTER, Operation.LOGOUT, Operation.DISCONNECT)
 
 
 class MetadataMachine:
-    """See the module; `state` is for reading, and another object after `install`."""
+    """The metadata of a cluster; `state` is read-only, and `install` replaces the object."""
 
     def __init__(self) -> None:
         self.state = State()
@@ -59,7 +59,7 @@ class MetadataMachine:
         return self.state.timestamp
 
     def prepare(self, header: RequestHeader, body: Buffer, timestamp: int) -> Buffer:
-        """Give the body as it is: nothing of it depends on its place in the log.
+        """Return the body unchanged: nothing of it depends on its place in the log.
 
         Raises:
             RefusedError: The session is of a user who is gone, and whose number is another's now.
@@ -79,7 +79,7 @@ class MetadataMachine:
         return change is not None and change.reads(body)
 
     def apply(self, header: PrepareHeader, body: Buffer) -> bytes:
-        """Apply one committed op; give the body of its reply.
+        """Apply one committed op; return the body of its reply.
 
         Raises:
             CorruptError: The body is none of its operation, or the state has a later op already;
@@ -103,20 +103,20 @@ class MetadataMachine:
         return reply
 
     def take_applied(self) -> list[Applied]:
-        """Give the ops about users and removals that were applied since the last call."""
+        """Return the ops about users and removals that were applied since the last call."""
         applied, self._applied = self._applied, []
         return applied
 
     def state_hash(self) -> int:
-        """Give the hash of all ops and their replies; a snapshot carries it on."""
+        """Return the hash of all ops and their replies; a snapshot includes it."""
         return self._progress.chain
 
     def export(self) -> tuple[Piece, ...]:
-        """Give the snapshot, one piece."""
+        """Return the snapshot, one piece."""
         return self.checkpoint()
 
     def checkpoint(self) -> tuple[Artifact, ...]:
-        """Give the snapshot, one piece."""
+        """Return the snapshot, one piece."""
         data = write_snapshot(self.state, self._progress)
         return (Artifact(ArtifactKind.METADATA_SNAPSHOT, self._progress.op, data),)
 
@@ -139,7 +139,7 @@ class MetadataMachine:
         self._view = TargetView(state)
 
     def target(self) -> Target:
-        """Give what the partitions must be, and at which revision."""
+        """Return what the partitions must be, and at which revision."""
         return self._view.target()
 
     def check(self) -> None:

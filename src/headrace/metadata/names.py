@@ -18,7 +18,7 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
 def check_name(name: str, code: Code) -> None:
-    """Refuse a name of a stream, topic or group that nobody could type or read.
+    """Refuse a name of a stream, topic or group that cannot be typed or read.
 
     Raises:
         RefusedError: It holds a control character.

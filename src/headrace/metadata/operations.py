@@ -34,7 +34,7 @@ class Change(Protocol):
         """Return whether the body is one of this operation."""
 
     def apply(self, state: State, header: PrepareHeader, body: Buffer) -> bytes:
-        """Change the state; give the payload of the reply.
+        """Change the state; return the payload of the reply.
 
         Raises:
             RefusedError: It cannot be granted; nothing has changed.

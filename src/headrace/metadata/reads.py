@@ -49,7 +49,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def get_stream(state: State, identifier: Identifier, stats_of: StatsOf) -> StreamDetails | None:
-    """Give a stream with the records of its topics."""
+    """Return a stream with the records of its topics."""
     stream = state.streams.find(identifier)
     if stream is None:
         return None
@@ -58,19 +58,19 @@ def get_stream(state: State, identifier: Identifier, stats_of: StatsOf) -> Strea
 
 
 def get_streams(state: State, stats_of: StatsOf) -> tuple[Stream, ...]:
-    """Give the records of all streams."""
+    """Return the records of all streams."""
     return tuple([describe_stream(stream, stats_of) for stream in state.streams])
 
 
 def get_topic(state: State, request: GetTopic, stats_of: StatsOf) -> TopicDetails | None:
-    """Give a topic with its partitions; nothing if it or its stream does not exist."""
+    """Return a topic with its partitions; nothing if it or its stream does not exist."""
     stream = state.streams.find(request.stream)
     topic = None if stream is None else stream.topics.find(request.topic)
     return None if topic is None else detail_topic(topic, stats_of)
 
 
 def get_topics(state: State, stream: Identifier, stats_of: StatsOf) -> tuple[Topic, ...]:
-    """Give the records of a stream's topics; none if the stream does not exist."""
+    """Return the records of a stream's topics; none if the stream does not exist."""
     found = state.streams.find(stream)
     if found is None:
         return ()
@@ -78,7 +78,7 @@ def get_topics(state: State, stream: Identifier, stats_of: StatsOf) -> tuple[Top
 
 
 def get_group(state: State, request: GetGroup) -> GroupDetails | None:
-    """Give a consumer group with its members.
+    """Return a consumer group with its members.
 
     Raises:
         RefusedError: There is no such stream or topic.
@@ -89,7 +89,7 @@ def get_group(state: State, request: GetGroup) -> GroupDetails | None:
 
 
 def get_groups(state: State, request: GetGroups) -> tuple[Group, ...]:
-    """Give the records of a topic's consumer groups.
+    """Return the records of a topic's consumer groups.
 
     Raises:
         RefusedError: There is no such stream or topic.
@@ -115,23 +115,23 @@ def sync_group(state: State, request: SyncGroup, client: int) -> Assignment | No
 
 
 def memberships_of(state: State, client: int) -> tuple[Membership, ...]:
-    """Give the consumer groups that a client belongs to."""
+    """Return the consumer groups that a client belongs to."""
     return tuple([Membership(*key) for key in sorted(state.memberships.get(client, ()))])
 
 
 def get_user(state: State, identifier: Identifier) -> UserDetails | None:
-    """Give a user with its permissions."""
+    """Return a user with its permissions."""
     user = state.users.find(identifier)
     return None if user is None else detail_user(user)
 
 
 def get_users(state: State) -> tuple[User, ...]:
-    """Give the records of all users."""
+    """Return the records of all users."""
     return tuple([describe_user(user) for user in state.users])
 
 
 def get_tokens(state: State, user_id: int) -> tuple[Token, ...]:
-    """Give a user's own tokens, in order of their names."""
+    """Return a user's own tokens, in order of their names."""
     user = state.users.find(user_id)
     if user is None:
         return ()

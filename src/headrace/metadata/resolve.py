@@ -11,7 +11,7 @@ from headrace.wire.identifiers import Identifier
 
 
 def stream(state: State, identifier: Identifier) -> Stream:
-    """Give the stream.
+    """Return the stream.
 
     Raises:
         RefusedError: There is none.
@@ -23,7 +23,7 @@ def stream(state: State, identifier: Identifier) -> Stream:
 
 
 def topic(parent: Stream, identifier: Identifier) -> Topic:
-    """Give the topic of a stream.
+    """Return the topic of a stream.
 
     Raises:
         RefusedError: There is none.
@@ -35,7 +35,7 @@ def topic(parent: Stream, identifier: Identifier) -> Topic:
 
 
 def route(state: State, stream_named: Identifier, topic_named: Identifier) -> Topic:
-    """Give the topic of a stream, both as a request names them: two look-ups, for every send.
+    """Return the topic of a stream, both as a request names them: two look-ups, for every send.
 
     Raises:
         RefusedError: One of them does not exist.
@@ -49,7 +49,7 @@ def route(state: State, stream_named: Identifier, topic_named: Identifier) -> To
 
 
 def group(parent: Topic, identifier: Identifier) -> Group:
-    """Give the consumer group of a topic.
+    """Return the consumer group of a topic.
 
     Raises:
         RefusedError: There is none.
@@ -61,7 +61,7 @@ def group(parent: Topic, identifier: Identifier) -> Group:
 
 
 def user(state: State, identifier: Identifier) -> User:
-    """Give the user.
+    """Return the user.
 
     Raises:
         RefusedError: There is none.
@@ -73,7 +73,7 @@ def user(state: State, identifier: Identifier) -> User:
 
 
 def token(state: State, token_hash: str) -> tuple[User, Token] | None:
-    """Give the token with this hash and whose it is, expired or not; nothing if there is none."""
+    """Return the token with this hash and whose it is, expired or not; nothing if there is none."""
     owner = state.token_owners.get(token_hash)
     if owner is None:
         return None

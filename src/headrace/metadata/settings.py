@@ -67,7 +67,7 @@ def read_settings(explicit: Options, derived: Options) -> TopicSettings:
 
 
 def expiry_or_never(settings: TopicSettings) -> int:
-    """Give the age at which messages may go, 0 if they never do."""
+    """Return the age at which messages may go, 0 if they never do."""
     return 0 if settings.message_expiry == UNLIMITED else settings.message_expiry
 
 

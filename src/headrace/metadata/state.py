@@ -67,7 +67,7 @@ class Topic(msgspec.Struct, kw_only=True):
     next_group_id: int = 0  # counts up: a group's number is never another's (MD-2)
 
     def namespace(self, partition_id: int) -> GroupId:
-        """Give the consensus group of a partition that exists."""
+        """Return the consensus group of a partition that exists."""
         assert 0 <= partition_id < len(self.partitions), "partitions are numbered from 0"
         return pack_namespace(
             Namespace(StreamId(self.stream_id), TopicId(self.id), PartitionId(partition_id))
@@ -92,7 +92,7 @@ class Token(msgspec.Struct, frozen=True):
     expires_at: int  # NEVER, or the first microsecond at which it is no longer good
 
     def is_expired(self, now: int) -> bool:
-        """Whether it is no longer good; `now` is committed time, not a local clock."""
+        """Return whether it is no longer good; `now` is committed time, not a local clock."""
         return self.expires_at != NEVER and now >= self.expires_at
 
 
@@ -146,7 +146,7 @@ class State:
         self.memberships: dict[int, dict[GroupKey, None]] = {}  # by client
 
     def raise_revision(self) -> int:
-        """Count a change of what partitions must be; give the new revision."""
+        """Count a change of what partitions must be; return the new revision."""
         self.revision += 1
         return self.revision
 

@@ -42,11 +42,11 @@ class Table(Generic[T]):
         return (self._found[number] for number in numbers)
 
     def find(self, identifier: Identifier) -> T | None:
-        """Give what has this number or this name."""
+        """Return the thing with this number or name, if there is one."""
         return self._found.get(identifier)
 
     def is_taken(self, name: str, *, but_for: T) -> bool:
-        """Whether something else has this name."""
+        """Return whether something else has this name."""
         return self._found.get(name, but_for) is not but_for
 
     def add(self, thing: T) -> None:
@@ -64,7 +64,7 @@ class Table(Generic[T]):
         del self._found[thing.name]
 
     def rename(self, thing: T, name: str) -> None:
-        """Give it another name, or the one that it has."""
+        """Rename a thing; its own name is accepted."""
         assert self._found[thing.id] is thing, "it is found by its number"
         assert self._found[thing.name] is thing, "it is found by its name"
         del self._found[thing.name]
@@ -95,7 +95,7 @@ class LowestFree:
             self._end = number + 1
 
     def take(self) -> int:
-        """Give the lowest free number; it is taken now."""
+        """Return the lowest free number; it is taken now."""
         if self._gaps:
             assert self._gaps[0] < self._end, "a gap lies below the end"
             return heapq.heappop(self._gaps)

@@ -45,7 +45,7 @@ class TargetView:
         self._target = Target(-1, ())
 
     def target(self) -> Target:
-        """Give the view as of now; the same value as before if nothing changed."""
+        """Return the view as of now; the same value as before if nothing changed."""
         if self._target.revision == self._state.revision:
             return self._target
         partitions: list[PartitionTarget] = []
@@ -94,7 +94,7 @@ def partitions_of(state: State, key: TopicKey) -> tuple[PartitionTarget, ...]:
 
 
 def live_group_ids(state: State, namespace: GroupId) -> tuple[int, ...]:
-    """Give the consumer groups of a partition's topic; none if the topic is gone."""
+    """Return the consumer groups of a partition's topic; none if the topic is gone."""
     stream_id, topic_id, _ = unpack_namespace(namespace)
     stream = state.streams.find(stream_id)
     topic = None if stream is None else stream.topics.find(topic_id)
@@ -123,7 +123,7 @@ def _target_of_topic(topic: Topic) -> tuple[PartitionTarget, ...]:
 
 
 def _bytes_max(topic: Topic) -> int:
-    """Give each partition its share, but room for one full segment whatever the share."""
+    """Return the share of each partition, at least one full segment."""
     if topic.settings.max_topic_size == UNLIMITED or not topic.partitions:
         return 0
     share = topic.settings.max_topic_size // len(topic.partitions)

@@ -83,7 +83,7 @@ def update_topic(state: State, _header: PrepareHeader, request: UpdateTopic) -> 
 
 
 def keeps_less(state: State, request: UpdateTopic) -> bool:
-    """Whether a change has a topic keep its messages for a shorter time, or fewer of them.
+    """Return whether a change has a topic keep its messages for a shorter time, or fewer of them.
 
     One that no longer waits for its consumers keeps fewer, too.
 
@@ -174,7 +174,7 @@ def _partitions_changed(state: State, topic: Topic) -> None:
 
 
 def _changed_options(topic: Topic, given: Options) -> tuple[Options, Options]:
-    """Give both blocks of a topic with the given options among its own."""
+    """Return both blocks of a topic with the given options among its own."""
     check_updatable(given)
     changed = {option.key: canonical_option(option).value for option in given}
     for key, field in changed.items():
