@@ -7,8 +7,8 @@ a crash left it: it is written again, the same bytes at the same place.
 |---|---|
 | what a crash left of a write that is repeated | the write puts it right |
 | a file of an earlier history, or before the first offset | it goes: an op of the log dropped it |
-| a message that the log does not have | a fault: its offset would be given out a second time |
-| such a message below `lost_until` | quarantine: it went with the power, its offset is not reused |
+| a message that the log does not have | a fault: its offset would be assigned a second time |
+| such a message below `lost_until` | quarantine: a power failure took it, its offset is skipped |
 | anything else | quarantine |
 
 Flow: recover.
@@ -41,7 +41,7 @@ class Fate(Enum):
 
 
 def header_of(file: SegmentFile) -> SegmentHeader:
-    """Give the header that a file must have."""
+    """Return the header that a file must have."""
     return SegmentHeader(
         namespace=file.namespace,
         created_revision=file.created_revision,
@@ -51,7 +51,7 @@ def header_of(file: SegmentFile) -> SegmentHeader:
 
 
 def find_batch(file: SegmentFile, read: Read, position: int) -> BatchHeader | None:
-    """Give the header of the whole batch of this partition that begins at a position, if any."""
+    """Return the header of the whole batch of this partition that begins at a position, if any."""
     try:
         header = decode_batch_header(read(position, BATCH_HEADER_BYTES))
         is_possible = (
@@ -95,7 +95,7 @@ def judge_file(end: LogEnd, file: SegmentFile, read: Read) -> Fate:
 
 
 def is_left_of_write(old: bytes, new: bytes) -> bool:
-    """Whether bytes are what a crash can leave of a write: those of it that arrived, else zeros."""
+    """Return whether a crash can leave these bytes of a write: those that arrived, else zeros."""
     if new.startswith(old):
         return True
     return all(

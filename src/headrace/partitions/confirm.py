@@ -9,6 +9,6 @@ _CONFIRMATION = struct.Struct("<IIIIQ")
 
 
 def confirmation(namespace: Namespace, base_offset: int) -> bytes:
-    """Give the body of the reply to a send."""
+    """Return the body of the reply to a send."""
     stream, topic, partition = namespace
     return _CONFIRMATION.pack(1, stream, topic, partition, base_offset)

@@ -10,10 +10,10 @@ A number may stand for several requests: clients of some languages send all that
 under one. What is remembered for it is the first; another body is another request, and so is what
 came after the answer (marked by the home of its connection), equal or not.
 
-Numbers that one partition sees have gaps, and several may be in flight. What is among the answers
-is answered again however far below it lies: a power cut that took a range, or a client that sends
-to many partitions, leaves gaps wider than the window. Any other number below the window counts as
-applied: nobody knows better, and a second apply would be worse than an error.
+Numbers that one partition sees have gaps, and several may be uncommitted. A number with an answer
+is answered again however far below the watermark it lies: a power failure that lost a range, or a
+client that sends to many partitions, leaves gaps wider than the window. Any other number below the
+window counts as applied: a second apply would be worse than an error.
 
 Invariants: changed at apply only; clients stand in the order of their latest op, so equal tables
             are equal bytes, and a full table drops the one that has been silent longest.
@@ -66,14 +66,14 @@ class _Client:
         self.answers: dict[int, bytes] = {}  # by number, oldest first
 
     def is_applied(self, request: int) -> bool:
-        """Whether a number is known to be applied."""
+        """Return whether a number is known to be applied."""
         below = self.watermark - request
         if 0 < below <= WINDOW:
             return bool(self.bitmap >> below - 1 & 1)
         return below == 0 or request in self.answers
 
     def is_used(self, request: int) -> bool:
-        """Whether a number stands for a request, as far as anybody knows."""
+        """Return whether a number stands for a request, as far as anybody knows."""
         return self.is_applied(request) or request + WINDOW < self.watermark
 
     def note(self, request: int) -> None:
@@ -99,7 +99,7 @@ class _Client:
             assert number == request, "an answer is found by its number"
             assert op_before < op <= op_max, "answers stand in the order of their ops"
             assert request <= self.watermark, "the watermark is the highest number"
-            assert self.is_applied(request), "who has an answer was applied"
+            assert self.is_applied(request), "a number with an answer is applied"
             op_before = op
 
 
@@ -122,7 +122,7 @@ class DedupTable:
     # Judging.
 
     def judge(self, header: RequestHeader, body: Buffer) -> tuple[Verdict, bytes]:
-        """Say what a request is; for a replay, with the original reply made again."""
+        """Return the verdict on a request; for a replay, with the original reply made again."""
         client = self._clients.get((header.client, header.user_id))
         if client is None or header.client == 0 or header.is_anew:
             return Verdict.NEW, b""
@@ -162,7 +162,7 @@ class DedupTable:
     def _checksum_again(
         self, header: RequestHeader, body: Buffer, *, base_offset: int, base_timestamp: int
     ) -> int:
-        """Give the checksum that a body would have in the log; 0, which none has, if it cannot be.
+        """Return the checksum that a body would have in the log, or 0 if it cannot be in it.
 
         A batch is stamped again as it was the first time: its checksum covers the stamps.
         """
@@ -184,7 +184,7 @@ class DedupTable:
             return 0
 
     def is_applied(self, header: RequestHeader | PrepareHeader) -> bool:
-        """Whether a number is known to be applied, and not said to be used anew."""
+        """Return whether a number is known to be applied, and not said to be used anew."""
         client = self._clients.get((header.client, header.user_id))
         return client is not None and not header.is_anew and client.is_applied(header.request)
 
@@ -274,7 +274,7 @@ class DedupTable:
 
 
 def _answer_of(header: PrepareHeader, body: Buffer, reply: bytes) -> bytes:
-    """Give what the reply is made of, and by what a retry is known."""
+    """Return the parts of the reply, and the checksum that identifies a retry."""
     base_offset = base_timestamp = code = 0
     if header.operation == Operation.SEND_MESSAGES:
         batch = decode_batch_header(body)

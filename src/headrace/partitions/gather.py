@@ -1,4 +1,4 @@
-"""Puts the answer of a poll together: stored batches as they are, at most two of them cut.
+"""Builds the answer of a poll from stored batches, unchanged but for at most two that are cut.
 
 Flow: reply.
 """
@@ -209,7 +209,7 @@ class Gathering:
         return count
 
     def _count_fitting(self, data: Buffer, count: int, start: int) -> int:
-        """Give how many of the next messages fit, at least one; found by halving."""
+        """Return how many of the next messages fit, at least one; found by halving."""
         assert count > 0, "there is a message to take"
         room = self.bytes_left - kernel.BATCH_HEADER_BYTES
         low, high = 1, count
@@ -220,7 +220,7 @@ class Gathering:
         return low
 
     def result(self) -> Polled:
-        """Give what was taken."""
+        """Return what was taken."""
         if not self.messages_count:
             return NOTHING_POLLED
         assert self.messages_count == self.wanted - self._first, "an answer has no gap"

@@ -30,7 +30,7 @@ class Fetched(msgspec.Struct, frozen=True):
 
 
 def state_artifact(pieces: Iterable[AnyPiece]) -> Artifact:
-    """Give the one artifact that holds all but the batches.
+    """Return the one artifact that holds all but the batches.
 
     Raises:
         CorruptError: There is none, or more than one.
@@ -44,7 +44,7 @@ def state_artifact(pieces: Iterable[AnyPiece]) -> Artifact:
 def check_pieces(
     pieces: Sequence[AnyPiece], log: PartitionLog, *, held: PartitionLog
 ) -> list[Fetched]:
-    """Give the fetched pieces of a log; the others are held already.
+    """Return the fetched pieces of a log; the others are held already.
 
     Raises:
         CorruptError: A piece is missing, too many, damaged, or not where it should be.
@@ -87,7 +87,7 @@ def _key(piece: AnyPiece) -> tuple[int, int, int]:
 
 
 def _places(log: PartitionLog) -> Iterable[tuple[Segment, Piece, int]]:
-    """Give every piece of a log with its segment and the offset after it."""
+    """Return every piece of a log with its segment and the offset after it."""
     for segment in log.segments:
         ends = [piece.first_offset for piece in segment.pieces[1:]] + [segment.end_offset]
         for piece, end_offset in zip(segment.pieces, ends, strict=True):
@@ -122,6 +122,6 @@ def _is_held(
     own: Piece,
     ours: dict[tuple[SegmentFile, int], tuple[int, int]],
 ) -> bool:
-    """Whether a piece that need not be fetched lies where the new state has it."""
+    """Return whether a piece that need not be fetched lies where the new state has it."""
     place = (segment.file, own.position)
     return (found.file, found.position) == place and ours.get(place) == (own.length, own.chain)

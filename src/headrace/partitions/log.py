@@ -161,7 +161,7 @@ class PartitionLog:
         return None
 
     def sealed(self) -> Iterator[Segment]:
-        """Give the sealed segments, oldest first."""
+        """Return the sealed segments, oldest first."""
         return (segment for segment in self.segments if segment.is_sealed)
 
     def append(self, header: BatchHeader) -> tuple[Segment, int]:
@@ -247,20 +247,20 @@ class PartitionLog:
         assert self.first_offset <= self.next_offset, "a log ends behind its beginning"
 
     def skip_gap(self, offset: int) -> int:
-        """Give the offset, or the end of the lost range that it lies in."""
+        """Return the offset, or the end of the lost range that it lies in."""
         index = bisect_right(self.gaps, (offset, self.next_offset))
         if index and offset < self.gaps[index - 1][1]:
             return self.gaps[index - 1][1]
         return offset
 
     def find_offset(self, offset: int) -> Segment:
-        """Give the segment that holds an offset, which is there."""
+        """Return the segment that holds an offset, which is there."""
         segment = self.segments[bisect_right(self.segments, offset, key=_BASE_OFFSET) - 1]
         assert segment.base_offset <= offset < segment.end_offset, "offsets have one segment"
         return segment
 
     def find_timestamp(self, timestamp: int) -> Segment | None:
-        """Give the segment with the first batch that was stamped at or after a time, if any."""
+        """Return the segment with the first batch that was stamped at or after a time, if any."""
         index = bisect_left(self.segments, timestamp, key=_NEWEST_STAMP)
         assert index == 0 or self.segments[index - 1].newest_stamp < timestamp, "stamps rise"
         return self.segments[index] if index < len(self.segments) else None

@@ -6,8 +6,8 @@ primary   prepare: check, stamp ----> log ----> apply, on every replica: append,
 shard     store, flush, checkpoint <-- segments <-+-> memory tail --> poll
 ```
 
-The shard carries out `take_effects`, brings the answers through `PartitionsShared.step`, and calls
-`open` once, after the checkpoint is installed and the journal's ops are applied again.
+The shard carries out `take_effects`, passes completions to `PartitionsShared.step`, and calls
+`open` once, after the checkpoint is installed and the ops of the journal are applied again.
 
 Flow:       apply, store, reply.
 Invariants: only `apply` and `install` change what replicas must agree on; a segment's bytes follow
@@ -83,7 +83,7 @@ _LINK = struct.Struct("<QQQQQ")  # hash so far, of the op, and what came of it
 
 
 class PartitionMachine:
-    """See the module."""
+    """The state machine of one partition; the shard drives it as the module describes."""
 
     def __init__(self, options: PartitionOptions, shared: PartitionsShared, probes: Probes) -> None:
         self.options = options
@@ -96,12 +96,12 @@ class PartitionMachine:
         self._generation = 0  # of the purge that was applied last
         self._hash = 0
         self._prepared = Prepared()
-        self._artifact: Artifact | None = None  # of the state as it is, once somebody asked
+        self._artifact: Artifact | None = None  # of the current state, once it was asked for
         self._writer = SegmentWriter(options, shared, self, probes)
         self._reads = Reads(options, self._log, self._tail, self._writer, shared, probes)
         self._vouched: tuple[SegmentExtent, ...] = ()  # by the checkpoint that was installed
         self._is_opening = False
-        # Whose stored offsets hold nothing back: the shard of a primary says so, for `prepare`.
+        # Consumers whose stored offsets do not hold back retention; set by the shard of a primary.
         self.waived: dict[tuple[ConsumerKind, int], None] = {}
         self.is_ignoring_consumers = False
         self._preparations: dict[int, Callable[[Buffer], None]] = {
@@ -220,7 +220,7 @@ class PartitionMachine:
         return self._writer.is_open
 
     def stored_offset(self, kind: ConsumerKind, consumer_id: int) -> int | None:
-        """Give the offset that a consumer or group has stored.
+        """Return the offset that a consumer or group has stored.
 
         Raises:
             RefusedError: Recovery found it ahead of the data, and it was not stored anew (PT-20).
@@ -228,11 +228,11 @@ class PartitionMachine:
         return self._offsets.find(kind, consumer_id)
 
     def peek_offset(self, kind: ConsumerKind, consumer_id: int) -> int | None:
-        """Give the offset that is stored, whether it lies ahead of the data or not."""
+        """Return the offset that is stored, whether it lies ahead of the data or not."""
         return self._offsets.peek(kind, consumer_id)
 
     def stored_group_ids(self) -> list[int]:
-        """Give the consumer groups that have stored an offset."""
+        """Return the consumer groups that have stored an offset."""
         return [mark.id for mark in self._offsets.marks() if mark.kind == ConsumerKind.GROUP]
 
     def stored_marks(self) -> list[StoredMark]:
@@ -251,17 +251,17 @@ class PartitionMachine:
         return None if lowest is None else lowest + 1
 
     def surplus(self, limits: Retain) -> list[Segment]:
-        """Return the sealed segments that are beyond the limits, whoever needs them."""
+        """Return the sealed segments that are beyond the limits, also if a consumer needs them."""
         return surplus(self._log.sealed(), limits)
 
     def sealed_end(self, count: int) -> int | None:
-        """Give the last offset of the count-th oldest sealed segment, or of the last there is."""
+        """Return the last offset of the count-th oldest sealed segment, or of the last there is."""
         sealed = list(self._log.sealed())[: max(count, 0)]
         assert not sealed or sealed[-1].end_offset <= self._log.next_offset, "the log has them"
         return sealed[-1].end_offset - 1 if sealed else None
 
     def plan_segments(self, from_offset: int, folder: str) -> SegmentPlan:
-        """Tell a reader what there is, and which files below the folder hold its sealed part."""
+        """Return what a reader finds, and which files below the folder hold the sealed part."""
         unwritten = self._writer.unwritten()
         return make_plan(self._log, self.options, unwritten, from_offset=from_offset, folder=folder)
 
@@ -270,7 +270,7 @@ class PartitionMachine:
     def prepare(self, header: RequestHeader, body: Buffer, timestamp: int) -> Buffer:
         """Stamp a batch in place, or check an op against what is applied.
 
-        The op must then be ordered: the offsets are given out.
+        The op must then be ordered: its offsets are assigned.
 
         Raises:
             RefusedError: The request cannot be granted; nothing has changed.
@@ -322,19 +322,19 @@ class PartitionMachine:
         return encode(RETAIN, msgspec.structs.replace(limits, keep_from=needed))
 
     def _prepare_store(self, body: Buffer) -> None:
-        """Whether it may be stored the log decides: a deposed primary would not know."""
+        """Note an offset. `apply` decides whether it is stored: a deposed primary cannot know."""
         self._refuse_during_purge()
         mark = decode_exactly(OFFSET_MARK, body)
         self._prepared.store(mark.offset)
         self.waived.pop((mark.kind, mark.id), None)
 
     def _prepare_delete(self, body: Buffer) -> None:
-        """Whether there is such an offset the log decides: a deposed primary would not know."""
+        """Check the body. `apply` decides whether there is such an offset."""
         self._refuse_during_purge()
         decode_exactly(OFFSET_KEY, body)
 
     def _refuse_during_purge(self) -> None:
-        """Keep offsets of the old history out of the new one, which would take them for its own."""
+        """Refuse offsets of the old history: the new one would take them for its own."""
         if self._prepared.generation != self._generation:
             raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED, what="a purge is under way")
 
@@ -366,7 +366,7 @@ class PartitionMachine:
         return is_op(self._namespace.partition, header, body)
 
     def apply(self, header: PrepareHeader, body: Buffer) -> bytes:
-        """Apply one committed op; give the body of its reply.
+        """Apply one committed op; return the body of its reply.
 
         Raises:
             CorruptError: A batch does not follow what is here; nothing has changed.
@@ -378,11 +378,11 @@ class PartitionMachine:
         return self._appliers[header.operation](header, body)
 
     def state_hash(self) -> int:
-        """Give a hash of the applied ops and of what came of them."""
+        """Return a hash of the applied ops and of the states that they led to."""
         return self._hash
 
     def checkpoint(self) -> tuple[Artifact, ...]:
-        """Give all but the batches, which are durable in their files once `flush` is.
+        """Return all state but the batches, which are durable in their files once `flush` is.
 
         The last one taken before `on_checkpointed` is the one that became durable.
         """
@@ -390,7 +390,7 @@ class PartitionMachine:
         return (self._state(),)
 
     def export(self) -> tuple[Piece, ...]:
-        """Give the pieces of all segments, which now are in their files, and the rest."""
+        """Return the pieces of all segments, which now are in their files, and the rest."""
         self.store()
         pieces = [
             StoredPiece(
@@ -438,7 +438,7 @@ class PartitionMachine:
         self._probes.hit("partition.state_installed")
 
     def _refuse_rewind(self, snapshot: Snapshot) -> None:
-        """Refuse a state that would give out offsets a second time (PT-25)."""
+        """Refuse a state that would assign offsets a second time (PT-25)."""
         ours = (self._log.history_epoch, self._log.next_offset)
         offered = (snapshot.log.history_epoch, snapshot.log.next_offset)
         if offered < ours or snapshot.purge_generation < self._generation:
@@ -573,7 +573,7 @@ class PartitionMachine:
         return b""
 
     def _retain(self, header: PrepareHeader, body: Buffer) -> bytes:
-        """Drop sealed segments that are too old or too many, and nobody needs (O3.4)."""
+        """Drop sealed segments that are too old or too many, and needed by no consumer (O3.4)."""
         limits = decode_exactly(RETAIN, body)
         self._drop(droppable_count(surplus(self._log.sealed(), limits), limits))
         self._mix(header.operation, xxh3_64(body))
@@ -599,7 +599,7 @@ class PartitionMachine:
         return b""
 
     def _lose_range(self, header: PrepareHeader, body: Buffer) -> bytes:
-        """Never give out offsets that may have been given out before a power cut (O3.5)."""
+        """Skip offsets that may have been assigned before a power failure (O3.5)."""
         active = self._log.active
         if self._log.lose(decode_exactly(LOST_RANGE, body).end):
             self._probes.hit("partition.range_lost")
@@ -651,7 +651,7 @@ class PartitionMachine:
         """Take up the files, once; before that is answered nothing is written or read.
 
         `is_whole`: everything that the log ever had is applied, so what its files hold beyond that
-        is not its own. `lost_until`: messages below it may have gone with the power.
+        is not its own. `lost_until`: a power failure may have lost messages below it.
         """
         assert not self._is_opening, "files are taken up once"
         self._is_opening = True
@@ -679,15 +679,15 @@ class PartitionMachine:
         self._writer.store()
 
     def flush(self) -> int | None:
-        """Store all that is applied and make it durable; give the token for `is_flushed`.
+        """Store all that is applied and make it durable; return the token for `is_flushed`.
 
-        Nothing is given when it is durable already. A fenced partition never becomes so: whoever
-        waits must look at `fence` too.
+        Return None when it is durable already. A fenced partition never becomes durable: a caller
+        that waits must check `fence` too.
         """
         return self._writer.flush()
 
     def is_flushed(self, token: int) -> bool:
-        """Whether what `flush` stood for is durable."""
+        """Return whether what `flush` stood for is durable."""
         return self._writer.is_flushed(token)
 
     def on_checkpointed(self) -> None:
@@ -711,7 +711,7 @@ class PartitionMachine:
         self._answers[type(event)](event)
 
     def take_effects(self) -> list[SegmentEffect]:
-        """Give what must now happen, in order, once."""
+        """Return the new effects, in order; each is returned once."""
         effects = self._writer.effects
         self._writer.effects = []
         if not self._reads.polled:
@@ -719,7 +719,7 @@ class PartitionMachine:
         return effects
 
     def close(self) -> None:
-        """Give back what the shard shares; the partition is gone."""
+        """Release what the partition holds of the shard's shared memory; it is removed."""
         self._tail.close()
         for segment in self._log.segments:
             self._shared.indexes.forget(segment)
@@ -728,7 +728,7 @@ class PartitionMachine:
     # Polls.
 
     def poll(self, ticket: int, start: PollStart, *, count: int, bytes_max: int) -> Polled | None:
-        """Answer a poll at once, or give nothing and the answer later by `take_polled`.
+        """Return the answer to a poll, or None: `take_polled` returns it later.
 
         Raises:
             RefusedError: The first wanted message cannot be read, or not yet.
@@ -738,7 +738,7 @@ class PartitionMachine:
         return self._reads.poll(ticket, start, count=count, bytes_max=bytes_max)
 
     def take_polled(self) -> list[tuple[int, Polled | RefusedError]]:
-        """Give the polls that have been answered since, once."""
+        """Return the polls answered since the last call."""
         polled = self._reads.polled
         self._reads.polled = []
         if not self._writer.effects:

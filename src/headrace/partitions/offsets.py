@@ -40,7 +40,7 @@ class ConsumerOffsets:
         return len(self._offsets)
 
     def find(self, kind: ConsumerKind, consumer_id: int) -> int | None:
-        """Give a stored offset, if there is one.
+        """Return a stored offset, if there is one.
 
         Raises:
             RefusedError: It was ahead of the data after recovery, and the policy is to say so.
@@ -55,11 +55,11 @@ class ConsumerOffsets:
         return self._offsets.get(key)
 
     def peek(self, kind: ConsumerKind, consumer_id: int) -> int | None:
-        """Give a stored offset as it is."""
+        """Return a stored offset as it is."""
         return self._offsets.get((kind, consumer_id))
 
     def refusal_to_store(self, kind: ConsumerKind, consumer_id: int) -> Code | None:
-        """Say why an offset could not be stored, if it could not."""
+        """Return why an offset cannot be stored, or None if it can."""
         is_new = (kind, consumer_id) not in self._offsets
         if is_new and len(self._offsets) >= self._offsets_max:
             return Code.CONSUMER_OFFSET_LIMIT_REACHED
@@ -85,7 +85,7 @@ class ConsumerOffsets:
         self._ahead.clear()
 
     def smallest(self) -> int | None:
-        """Give the smallest offset of all: what lies behind it everyone has consumed."""
+        """Return the smallest stored offset: every consumer has read up to it."""
         return min(self._offsets.values(), default=None)
 
     def lowest(self, *, but: Container[tuple[ConsumerKind, int]]) -> int | None:
@@ -102,7 +102,7 @@ class ConsumerOffsets:
         assert smallest == lowest, "who is excepted from nothing waits for all"
 
     def marks(self) -> Iterator[StoredMark]:
-        """Give all offsets in a fixed order."""
+        """Return all offsets in a fixed order."""
         for kind, consumer_id in sorted(self._offsets):
             key = (kind, consumer_id)
             yield StoredMark(kind, consumer_id, self._offsets[key], key in self._ahead)

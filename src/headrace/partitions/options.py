@@ -1,4 +1,4 @@
-"""What a partition is told when it is made."""
+"""The options of a partition, fixed when it is made."""
 
 from enum import IntEnum
 

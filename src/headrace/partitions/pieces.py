@@ -61,7 +61,7 @@ class Stretch(msgspec.Struct, frozen=True):
 
 
 def is_marked(start: int, end: int, step_bytes: int) -> bool:
-    """Whether a batch gets a mark: the first of its piece, and each that completes a step.
+    """Return whether a batch gets a mark: the first of its piece, and each that completes a step.
 
     Both places count from the beginning of the piece. It depends on the batch alone, so that every
     replica and every walk marks the same ones.

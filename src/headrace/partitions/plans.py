@@ -1,4 +1,4 @@
-"""Tells a reader what a partition holds and which files hold its sealed part.
+"""Plans a read: what a partition holds, and which files hold its sealed part.
 
 Flow:       plan.
 Invariants: a segment is named only when all its bytes are in its file, so what is named never
@@ -32,9 +32,9 @@ def make_plan(
     from_offset: int,
     folder: str,
 ) -> SegmentPlan:
-    """Give the plan from the segment on that holds an offset; `folder` is that of all partitions.
+    """Return the plan from the segment on that holds an offset; `folder` is that of all partitions.
 
-    Without a folder nobody is told where the files are.
+    An empty folder leaves out where the files are.
     """
     segments, is_more = _choose(log, unwritten, from_offset)
     assert segments or not is_more, "a reply holds one segment at least"
@@ -59,7 +59,7 @@ def make_plan(
 def _choose(
     log: PartitionLog, unwritten: Container[SegmentFile], from_offset: int
 ) -> tuple[tuple[PlannedSegment, ...], bool]:
-    """Give as many segments as one reply holds, and whether more follow them."""
+    """Return as many segments as one reply holds, and whether more follow them."""
     chosen: list[PlannedSegment] = []
     pieces_count = 0
     for index in range(bisect_right(log.segments, from_offset, key=_END_OFFSET), len(log.segments)):

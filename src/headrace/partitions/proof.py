@@ -90,7 +90,7 @@ class Walker:
         assert bool(self.marks) == (self.position > start.position), "its first batch is marked"
 
     def is_proven(self) -> bool:
-        """Whether all batches have come, and are those of the log."""
+        """Return whether all batches have come, and are those of the log."""
         end = self.stretch.end
         return (self.offset, self.position, self._chain) == (end.offset, end.position, end.chain)
 

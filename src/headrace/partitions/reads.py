@@ -65,7 +65,7 @@ class UnreadableError(Exception):
 
 
 class _Poll:
-    """One poll on its way."""
+    """One poll that is being answered."""
 
     __slots__ = (
         "at",
@@ -110,7 +110,7 @@ class _Poll:
         self.is_unread = False  # whether the disk gave an error instead of bytes
 
     def is_overtaken(self, log: PartitionLog) -> bool:
-        """Whether a purge, retention or a new state has taken what was planned."""
+        """Return whether a purge, retention or a new state has taken what was planned."""
         is_dropped = self.segment is not None and self.segment.is_dropped
         assert self.log is not log or self.epoch <= log.history_epoch, "histories count up"
         return is_dropped or self.log is not log or self.epoch != log.history_epoch
@@ -155,7 +155,7 @@ class Reads:
         self._waiting: dict[int, _Poll] = {}  # by the token of what they wait for
 
     def poll(self, ticket: int, start: PollStart, *, count: int, bytes_max: int) -> Polled | None:
-        """Answer a poll at once, or give nothing and the answer later in `polled`.
+        """Return the answer to a poll, or None: it is added to `polled` later.
 
         Raises:
             RefusedError: The first wanted batch cannot be read, or the files are not open yet.
@@ -235,14 +235,14 @@ class Reads:
         return poll.gathering.result()
 
     def _is_enough(self, poll: _Poll) -> bool:
-        """Whether an answer ends here: it is full, or others need the memory for more."""
+        """Return whether an answer ends here: it is full, or others need the memory for more."""
         gathering = poll.gathering
         return gathering.is_full or (
             gathering.messages_count > 0 and self._shared.replies.is_scarce
         )
 
     def _has_more(self, poll: _Poll) -> bool:
-        """Whether there is more to find; a poll that was overtaken is planned anew."""
+        """Return whether there is more to find; a poll that was overtaken is planned anew."""
         if not poll.is_overtaken(self.log):
             at = max(poll.at, poll.gathering.wanted)
             return self.log.skip_gap(at) < self.log.next_offset  # A lost range may be the last.

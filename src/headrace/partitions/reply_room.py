@@ -78,7 +78,7 @@ class ReplyRoom:
         self._sent_bytes += count
 
     def report(self, *, written_bytes: int, waiting_bytes: int) -> None:
-        """Take the transport's word for what it wrote since its last report, and what waits."""
+        """Count what the transport has written since its last report, and what waits there."""
         self._sent_bytes = max(0, self._sent_bytes - written_bytes)
         self._waiting_bytes = waiting_bytes
 

@@ -12,7 +12,7 @@ from headrace.wire.commands.internal import Retain
 def surplus(sealed: Iterable[Segment], limits: Retain) -> list[Segment]:
     """Return the oldest sealed segments that are beyond the limits of age and size.
 
-    `limits.keep_from` is not looked at.
+    `limits.keep_from` is ignored.
     """
     segments = list(sealed)
     size = sum(segment.batch_bytes for segment in segments)

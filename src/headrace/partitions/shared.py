@@ -1,4 +1,4 @@
-"""What all partitions of a shard have in common: memory, indexes, tokens, and who wants what."""
+"""What the partitions of a shard share: memory, indexes, tokens, and lists of pending work."""
 
 from collections.abc import Collection
 from typing import Protocol
@@ -15,7 +15,7 @@ _SPACE_RETRY_TICKS = 100
 
 
 class Owner(Protocol):
-    """Who asked for an effect."""
+    """The requester of effects: a partition."""
 
     def step(self, event: SegmentEvent) -> None:
         """Take the answer."""
@@ -67,11 +67,10 @@ class IndexCache:
 class PartitionsShared:
     """One for a shard; its owner looks here instead of walking all partitions.
 
-    `busy` holds who has effects or finished polls to be taken; whoever takes them removes the entry
-    (`PartitionMachine.take_effects` does). `fenced` holds who has become so, `marked` who has an
-    offset of a consumer group that had none there, `sealed` who has sealed a segment; whoever looks
-    at them removes the entries.
-    Tokens are of one number space, so that an answer finds its way by `step`.
+    `busy` holds the partitions with effects or finished polls to take; `take_effects` and
+    `take_polled` of the machine remove the entry. `fenced` holds those that were fenced, `marked`
+    those with the first offset of a consumer group, `sealed` those that sealed a segment; the
+    reader removes the entries. Tokens are unique in a shard, so that `step` finds the requester.
     """
 
     def __init__(
@@ -85,7 +84,7 @@ class PartitionsShared:
         self.replies = ReplyRoom(replies_bytes_max)
         self.busy: dict[Owner, None] = {}
         self.without_space: dict[Owner, None] = {}
-        self.dropping: dict[Owner, None] = {}  # who has files to remove after a checkpoint
+        self.dropping: dict[Owner, None] = {}  # those with files to remove after a checkpoint
         self.fenced: dict[Owner, None] = {}
         self.marked: dict[Owner, None] = {}
         self.sealed: dict[Owner, None] = {}
@@ -112,7 +111,7 @@ class PartitionsShared:
         return self.tails.bytes_max
 
     def new_token(self, owner: Owner) -> int:
-        """Give a number that no effect of this shard had, for an effect that is answered once."""
+        """Return a token that no effect of this shard had, for an effect with one completion."""
         self._token += 1
         self._owners[self._token] = owner
         self._tokens.setdefault(owner, {})[self._token] = None
@@ -128,7 +127,7 @@ class PartitionsShared:
         return owner
 
     def end_checkpoint(self) -> list[Owner]:
-        """Note that the running checkpoint is durable; return who may have files to remove."""
+        """Note that the checkpoint is durable; return the partitions that may remove files."""
         self.checkpoints_done += 1
         return list(self.dropping)
 
@@ -145,7 +144,7 @@ class PartitionsShared:
             owner.retry()
 
     def forget(self, owner: Owner) -> None:
-        """Forget a partition that is gone; what it asked for is answered to nobody."""
+        """Forget a removed partition, and drop the answers that it waits for."""
         noted = (self.dropping, self.fenced, self.marked, self.sealed)
         for each in (self.busy, self.without_space, *noted):
             each.pop(owner, None)

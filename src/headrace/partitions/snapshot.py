@@ -3,7 +3,7 @@
 It goes into every checkpoint and heads every transfer; docs/formats/partition.md has the layout.
 
 Flow:       checkpoint.
-Invariants: equal states give equal bytes; what is read hangs together: segments and lost ranges
+Invariants: equal states give equal bytes; what is read is consistent: segments and lost ranges
             follow each other without a hole, and the pieces of a segment fill it.
 """
 
@@ -38,7 +38,7 @@ _CHECKSUM_BYTES = 8
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """What an artifact says; the log is one of its own, used by nobody yet."""
+    """The content of an artifact; its log is a new object that is not in use yet."""
 
     log: PartitionLog
     purge_generation: int
@@ -118,7 +118,7 @@ def decode_snapshot(data: Data, options: PartitionOptions) -> Snapshot:
     """Read the state of this partition.
 
     Raises:
-        CorruptError: It is damaged, of another partition or version, or does not hang together.
+        CorruptError: It is damaged, of another partition or version, or is not consistent.
     """
     if len(data) < _HEAD.size + _CHECKSUM_BYTES:
         raise CorruptError(f"partition state of {len(data)} bytes")

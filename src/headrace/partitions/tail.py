@@ -127,7 +127,7 @@ class MemoryTail:
         assert self.bytes_held <= self._budget.bytes_held, "the budget counts every tail"
 
     def close(self) -> None:
-        """Give everything back; the tail is not used any more."""
+        """Release all batches; the tail is not used any more."""
         assert self.bytes_held <= self._budget.bytes_held, "the budget counts every tail"
         self._budget.bytes_held -= self.bytes_held
         self.bytes_held = 0
@@ -136,14 +136,14 @@ class MemoryTail:
         self._budget.forget(self)
 
     def find_offset(self, offset: int) -> int:
-        """Give the index of the batch with an offset, or of the next one after it."""
+        """Return the index of the batch with an offset, or of the next one after it."""
         index = bisect_right(self._batches, offset, lo=self._head, key=_BASE_OFFSET)
         if index > self._head and offset < self._batches[index - 1].end_offset:
             return index - 1
         return index
 
     def find_timestamp(self, timestamp: int) -> TailBatch | None:
-        """Give the first batch that was stamped at or after a time."""
+        """Return the first batch that was stamped at or after a time."""
         index = bisect_left(self._batches, timestamp, lo=self._head, key=_TIMESTAMP)
         return self._batches[index] if index < len(self._batches) else None
 
@@ -175,7 +175,7 @@ class MemoryTail:
         return self._batches
 
     def batch_at(self, index: int) -> TailBatch | None:
-        """Give a batch by its index."""
+        """Return a batch by its index."""
         assert index >= self._head, "batches before the first one are gone"
         return self._batches[index] if index < len(self._batches) else None
 
@@ -184,10 +184,10 @@ _GONE = TailBatch(0, 0, 0, b"")
 
 
 def memory_of(batch: TailBatch) -> int:
-    """Give how much memory a batch takes."""
+    """Return how much memory a batch takes."""
     return len(batch.data) + BATCH_OBJECTS_BYTES
 
 
 def tail_copy(data: Buffer) -> Buffer:
-    """Give the buffer that a tail may hold for as long as it likes."""
+    """Return a buffer that a tail may keep: a copy of a small one."""
     return bytes(data) if len(data) < COPIED_BYTES_MAX else data

@@ -1,4 +1,4 @@
-"""Brings committed batches into their segment files, and has them made durable.
+"""Writes committed batches to their segment files, and makes them durable.
 
 ```
 put > waiting -- store --> handed over -- SegmentWritten --> written -- SegmentsSynced --> durable
@@ -6,8 +6,8 @@ put > waiting -- store --> handed over -- SegmentWritten --> written -- Segments
         +---- no space -------+                                +-- it may leave memory
 ```
 
-One round of writes is on its way at a time. If any of it found no space, the whole round is written
-again later: the same bytes at the same places.
+One round of writes is pending at a time. If one of its writes finds no space, the whole round is
+repeated later: the same bytes at the same places.
 
 Flow:       store, checkpoint.
 Invariants: nothing is written before the files are taken up, with all that the checkpoint vouches
@@ -55,7 +55,7 @@ class _Write(msgspec.Struct, frozen=True, gc=False):
     segment: Segment
     position: int
     data: Buffer
-    tail: MemoryTail | None  # who may drop them once they are written
+    tail: MemoryTail | None  # the tail that may drop them once they are written
     end_offset: int
     sequence: int
 
@@ -82,10 +82,10 @@ class SegmentWriter:
         self._sequence = 0  # of the last write that was put
         self._fetched = 0  # of the last one that no memory holds: it, or a later one, was installed
         self._written = 0  # everything up to this sequence is in its file
-        self._wanted = 0  # everything up to this sequence is to be handed over without more ado
+        self._wanted = 0  # `store` was asked to write everything up to this sequence
         self._dirty: dict[SegmentFile, None] = {}  # written since a sync was asked for
         self._flushes: dict[int, int] = {}  # token -> sequence that must be written first
-        self._syncing: dict[int, None] = {}  # those of them whose sync is on its way
+        self._syncing: dict[int, None] = {}  # those of them whose sync is pending
         self._unindexed: deque[tuple[int, Segment]] = deque()
         self._dropped: dict[SegmentFile, None] = {}  # until their files may go
         self._dropped_captured: tuple[SegmentFile, ...] = ()  # not named by the next checkpoint
@@ -108,12 +108,12 @@ class SegmentWriter:
         return self._owner in self._shared.busy
 
     def new_token(self) -> int:
-        """Give a token whose answer comes back to this partition."""
+        """Return a token whose answer comes back to this partition."""
         return self._shared.new_token(self._owner)
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits to be written, or is on its way."""
+        """Whether nothing waits to be written or is being written."""
         return not self._waiting and not self._round
 
     # Opening.
@@ -156,7 +156,7 @@ class SegmentWriter:
     # Writing.
 
     def unwritten(self) -> dict[SegmentFile, None]:
-        """Give the files that lack something which they are to hold."""
+        """Return the files that lack some of their bytes."""
         return dict.fromkeys(write.segment.file for write in self._pending())
 
     def put(
@@ -222,7 +222,7 @@ class SegmentWriter:
         is_held = self._round_tokens or self._owner in self._shared.without_space
         if not self._waiting or not self.is_open or self.fence is not None or is_held:
             return
-        assert not self._round, "one round is on its way at a time"
+        assert not self._round, "one round is pending at a time"
         self._round = self._take_round()
         assert self._written < self._round[0].sequence, "what is written is not written again"
         self._is_round_short = False
@@ -276,7 +276,7 @@ class SegmentWriter:
         self._advance()
 
     def _release(self, written: Iterable[_Write]) -> None:
-        """Say which batches may leave memory; of each tail the last one stands for all."""
+        """Note which batches may leave memory; the last one of a tail stands for all before it."""
         ends: dict[MemoryTail, int] = {}
         for write in written:
             if write.tail is not None:
@@ -294,8 +294,8 @@ class SegmentWriter:
     def flush(self) -> int | None:
         """Make durable all that was put so far; return the token to ask `is_flushed` with.
 
-        Nothing is returned when everything is durable already; files that were damaged after that
-        hold up nobody else.
+        Return None when everything is durable already; files that are damaged after that do not
+        hold up others.
         """
         if self.fence is not None and not self.is_lacking:
             return None
@@ -311,7 +311,7 @@ class SegmentWriter:
         return token
 
     def is_flushed(self, token: int) -> bool:
-        """Whether a flush is durable; one that met a failure never is."""
+        """Return whether a flush is durable; one that met a failure never is."""
         return token not in self._flushes
 
     def _advance(self) -> None:
@@ -337,7 +337,7 @@ class SegmentWriter:
             del self._flushes[event.token]
 
     def on_failed(self, event: SegmentFailed) -> None:
-        """Stop for good: nobody knows what the files hold now."""
+        """Stop until a restart: the content of the files is unknown now."""
         self._probes.hit("partition.fenced")
         self._fail(event.sentence)
 
@@ -369,7 +369,7 @@ class SegmentWriter:
         self.waiting_bytes = sum(len(write.data) for write in kept)
 
     def _is_wanted(self, write: _Write) -> bool:
-        """Whether a write must still happen: a checkpoint on its way may name a dropped file."""
+        """Return whether a write must still happen: a checkpoint may yet name a dropped file."""
         if write.sequence <= self._captured:
             return True
         return not write.segment.is_dropped and write.segment.file not in self._dropped
@@ -386,7 +386,7 @@ class SegmentWriter:
 
     @property
     def _captured(self) -> int:
-        """The last write that a checkpoint on its way depends on; 0 if there is none."""
+        """The last write that a pending checkpoint depends on; 0 if there is none."""
         is_running = self._captured_in == self._shared.checkpoints_done
         return self._captured_last if is_running else 0
 
@@ -522,7 +522,7 @@ class SegmentWriter:
 
 
 def header_block(file: SegmentFile) -> bytes:
-    """Give the block that a segment file begins with."""
+    """Return the block that a segment file begins with."""
     return encode_segment_header(header_of(file))
 
 
