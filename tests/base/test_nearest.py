@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.base.nearest import hint_nearest
+from headrace.base.nearest import hint_nearest, refuse_unknown
 
 KNOWN = ("tcp.address", "tcp.enabled", "server.shards", "trigger")
 
@@ -23,3 +23,11 @@ def test_the_nearest_name_is_hinted_at(asked: str, hint: str) -> None:
 
 def test_names_may_come_from_an_iterator() -> None:
     assert hint_nearest("shards", iter(KNOWN)) == "; did you mean server.shards?"
+
+
+def test_an_unknown_option_is_refused_with_what_was_meant_or_what_is_taken() -> None:
+    refuse_unknown("connect()", ["trigger"], KNOWN)
+    with pytest.raises(TypeError, match=r"connect\(\) got .* 'trigegr'; did you mean trigger\?"):
+        refuse_unknown("connect()", ["trigger", "trigegr"], KNOWN)
+    with pytest.raises(TypeError, match=r"'colour'; it takes tcp.address, tcp.enabled, server"):
+        refuse_unknown("connect()", ["colour"], KNOWN)

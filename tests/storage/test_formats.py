@@ -177,6 +177,30 @@ def test_the_checkpoint() -> None:
         decode_checkpoint(newer + xxh3_64(newer).to_bytes(8, "little"))
 
 
+def sealed(covered: bytes) -> bytes:
+    """Return the bytes of a checkpoint with the length and the checksum that are right for them."""
+    covered = covered[:72] + (len(covered) + 8).to_bytes(8, "little") + covered[80:]
+    return covered + xxh3_64(covered).to_bytes(8, "little")
+
+
+def test_a_checkpoint_that_nobody_writes_is_refused() -> None:
+    """Its checksum is right, so somebody else has written it."""
+    header, _ = prepare(1, 5)
+    group = GroupCheckpoint(ViewState(1, 7, 6, 5, is_suspect=False), header, b"table", ())
+    encoder = CheckpointEncoder(IDENTITY)
+    blocks = {1: encoder.encode_group(group)}
+    covered = encoder.encode(number=4, covered=9, blocks=blocks, ceilings={})[:-8]
+    assert decode_checkpoint(sealed(covered)).groups == (group,)
+    with pytest.raises(CorruptError, match="begins with b'HRCHKPT2'"):
+        decode_checkpoint(sealed(b"HRCHKPT2" + covered[8:]))
+    with pytest.raises(CorruptError, match="3 bytes left over"):
+        decode_checkpoint(sealed(covered + bytes(3)))
+    at = covered.index(header)
+    unsealed = covered[:at] + bytes([covered[at] ^ 1]) + covered[at + 1 :]
+    with pytest.raises(CorruptError, match="unsealed header at its commit point"):
+        decode_checkpoint(sealed(unsealed))
+
+
 def test_another_version_of_the_checkpoint_says_so() -> None:
     """DK20."""
     data = bytearray(
