@@ -65,8 +65,8 @@ bench: $(READY)  ## kernel, core, partitions, journal, files, node, client, logi
 
 # Lines and branches of the deterministic packages, by tests and simulator together.
 .PHONY: coverage
-CORE_TESTS := tests/kernel tests/base tests/wire tests/ports tests/groups tests/vsr tests/storage \
-  tests/metadata tests/partitions tests/shard tests/sim tests/test_scenarios.py
+CORE_TESTS := tests/kernel tests/base tests/wire tests/groups tests/vsr tests/storage \
+  tests/metadata tests/partitions tests/shard tests/nodes tests/sim tests/test_scenarios.py
 coverage: $(READY)  ## what tests and simulator reach of kernel to shard, and what they do not
 	@rm -rf build/coverage && mkdir -p build/coverage
 	$(BIN)/python -m coverage run -m pytest -q -p no:xdist -m "not slow" $(wildcard $(CORE_TESTS))
