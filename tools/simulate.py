@@ -137,6 +137,10 @@ class Search:
     def run(self, seeds: list[int], jobs: int) -> None:
         """Run them all, failures told as they come."""
         run_one = _time_nodes if self._simulation is NODES else _time_groups
+        if jobs == 1:  # In this process, where coverage and a debugger see it.
+            for seed in seeds:
+                self._add(*run_one(seed))
+            return
         with multiprocessing.Pool(jobs) as pool:
             for report, seconds in pool.imap_unordered(run_one, seeds, chunksize=2):
                 self._add(report, seconds)
