@@ -17,11 +17,30 @@ class Broken:
         raise AssertionError("two parts disagree")
 
 
+class Counting:
+    def __init__(self) -> None:
+        self.count = 0
+
+    def check(self) -> None:
+        self.count += 1
+
+
 def test_one_seed_in_ten_is_checked_after_every_step() -> None:
-    often, seldom = Checks(20), Checks(21)
-    assert all(often.is_due() for _ in range(100))
-    due = [step for step in range(1, 101) if seldom.is_due()]
-    assert due == [STEPS_BETWEEN, 2 * STEPS_BETWEEN]
+    parts = [Counting() for _ in range(7)]
+    often = Checks(20)
+    for _ in range(STEPS_BETWEEN - 1):
+        often.check(parts)
+    assert [part.count for part in parts] == [7] * 7  # 49 steps, one component after each
+    often.check(parts)
+    assert [part.count for part in parts] == [8] * 7
+
+
+def test_other_seeds_are_checked_after_some_steps() -> None:
+    parts = [Counting() for _ in range(7)]
+    seldom = Checks(21)
+    for _ in range(2 * STEPS_BETWEEN):
+        seldom.check(parts)
+    assert [part.count for part in parts] == [2] * 7
 
 
 def test_what_has_no_check_is_passed_over() -> None:

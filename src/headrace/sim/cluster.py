@@ -11,7 +11,7 @@ from typing import Any, Generic
 from headrace.base.prng import Prng
 from headrace.ports.network import Ticked
 from headrace.sim.agenda import MILLISECOND, SECOND, Agenda, draw_delay
-from headrace.sim.checks import Checks, check_all
+from headrace.sim.checks import Checks
 from headrace.sim.inbox import Connected
 from headrace.sim.network import Network
 from headrace.sim.node import Node
@@ -112,8 +112,7 @@ class Cluster(Generic[R]):
         assert running is not None
         self.trace.add(self.agenda.now, node.index, event)
         effects = running.step(event)
-        if self._checks.is_due():
-            check_all(running.components())
+        self._checks.check(running.components())
         self._software.stepped(node, event, effects)
         self._carry_out(node, effects)
 
