@@ -49,8 +49,10 @@ class ReplyRoom:
         return self.bytes_left <= self.bytes_max // _RESERVED_PARTS
 
     def share(self, bytes_max: int) -> int:
-        """Return how many bytes one reply may have, at most `bytes_max` and at least one."""
-        assert bytes_max > 0, "a poll wants something"
+        """Return how many bytes one reply may have, at most `bytes_max` and at least one.
+
+        `bytes_max` may be negative: replies of the same turn may have used up a connection's part.
+        """
         free = self.bytes_left - self.bytes_max // _RESERVED_PARTS
         return max(1, min(bytes_max, free // _PARTS))
 
