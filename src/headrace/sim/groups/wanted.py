@@ -9,7 +9,6 @@ PROBES_WANTED = (
     "repair.op_fetched",
     "repair.without_room",
     "superblock: a synced record is named",
-    "view_change.without_room",
     "view_change.started",
     "view_change.completed",
     "view_change.merged_by_nacks",

@@ -8,6 +8,7 @@ PROBES_WANTED = (
     "partition.read_overtaken",
     "partitions.doubted",
     "time.noted",
+    "view_change.without_room",
     "clearing.checkpoint",
     "data.checkpointed",
     "dedup.number_used_anew",
