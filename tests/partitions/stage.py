@@ -183,7 +183,7 @@ class Stage:
         """Have all parts check themselves, as they do in the simulator."""
         self.machine.check()
         self.table.check(self.op)
-        self.shared.check(self.machine.tail_bytes)
+        self.shared.check()
 
     def send(self, count: int = 3, payload_bytes: int = 100, **who: int) -> int:
         """Send a batch; give its base offset."""

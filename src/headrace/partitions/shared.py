@@ -155,9 +155,9 @@ class PartitionsShared:
         """Return the tokens of a partition's effects that are not answered."""
         return self._tokens.get(owner, {}).keys()
 
-    def check(self, tails_bytes: int) -> None:
-        """Assert that sums and tokens agree; `tails_bytes` is what all tails take together."""
-        self.tails.check(tails_bytes)
+    def check(self) -> None:
+        """Assert that sums and tokens agree."""
+        self.tails.check()
         self.indexes.check()
         self.replies.check()
         assert len(self._owners) == sum(map(len, self._tokens.values())), "a token has one owner"

@@ -40,18 +40,24 @@ class TailBatch(msgspec.Struct, frozen=True, gc=False):
 class TailBudget:
     """How much memory all tails take together, and whose batches leave next."""
 
-    __slots__ = ("_stored", "bytes_held", "bytes_max")
+    __slots__ = ("_stored", "_tails", "bytes_held", "bytes_max")
 
     def __init__(self, bytes_max: int) -> None:
         assert bytes_max >= 0
         self.bytes_max = bytes_max
         self.bytes_held = 0
         self._stored: deque[tuple[MemoryTail, int]] = deque()  # written up to an end offset
+        self._tails: dict[MemoryTail, None] = {}  # all that are in use
+
+    def begin(self, tail: "MemoryTail") -> None:
+        """Count the batches of a tail from now on."""
+        self._tails[tail] = None
 
     def stored(self, tail: "MemoryTail", end_offset: int) -> None:
         """Note that the batches of a tail below an offset may leave."""
         assert tail.bytes_held <= self.bytes_held, "the budget counts every tail"
-        self._stored.append((tail, end_offset))
+        if tail in self._tails:  # One that was closed since holds nothing.
+            self._stored.append((tail, end_offset))
         self.shrink()
 
     def shrink(self) -> None:
@@ -63,11 +69,16 @@ class TailBudget:
 
     def forget(self, tail: "MemoryTail") -> None:
         """Forget a tail that is gone."""
+        assert tail.bytes_held == 0, "a tail that is gone holds nothing"
+        self._tails.pop(tail, None)
         self._stored = deque(entry for entry in self._stored if entry[0] is not tail)
 
-    def check(self, tails_bytes: int) -> None:
-        """Assert that the sum is that of all tails, given by the caller, and is bounded."""
-        assert self.bytes_held == tails_bytes, "the budget counts every tail"
+    def check(self) -> None:
+        """Assert that the sum is that of all tails, and is bounded."""
+        held = sum(tail.bytes_held for tail in self._tails)
+        assert self.bytes_held == held, "the budget counts every tail"
+        for tail, _ in self._stored:
+            assert tail in self._tails, "only a tail in use has batches that may leave"
         assert self.bytes_held <= self.bytes_max or not self._stored, "what may leave has left"
 
 
@@ -81,6 +92,7 @@ class MemoryTail:
         self._batches: list[TailBatch] = []
         self._head = 0
         self.bytes_held = 0
+        budget.begin(self)
 
     @property
     def first_offset(self) -> int | None:
