@@ -89,7 +89,7 @@ class _Client:
             assert not self.bitmap >> -above - 1 & 1, "a number is recorded once"
             self.bitmap |= 1 << -above - 1
 
-    def check(self, op_max: int) -> None:
+    def check(self, commit: int) -> None:
         """Assert that the answers are of applied numbers, in the order of their ops."""
         assert 0 <= self.bitmap <= _WINDOW_MASK, "what falls out of the window is forgotten"
         assert len(self.answers) <= ANSWERS_MAX, "the oldest answer left"
@@ -97,7 +97,7 @@ class _Client:
         for request, answer in self.answers.items():
             number, _, _, op, *_ = _ANSWER.unpack(answer)
             assert number == request, "an answer is found by its number"
-            assert op_before < op <= op_max, "answers stand in the order of their ops"
+            assert op_before < op <= commit, "answers stand in the order of their ops"
             assert request <= self.watermark, "the watermark is the highest number"
             assert self.is_applied(request), "a number with an answer is applied"
             op_before = op
@@ -218,12 +218,12 @@ class DedupTable:
             del self._clients[next(iter(self._clients))]
             self._probes.hit("dedup_evictions_total")
 
-    def check(self, op_max: int) -> None:
-        """Assert the relations of the table between two ops; `op_max` is the last applied one."""
+    def check(self, commit: int) -> None:
+        """Assert the relations of the table between two ops; all ops up to `commit` are applied."""
         assert len(self._clients) <= self._clients_max, "the client that was silent longest left"
         for (client_id, _), client in self._clients.items():
             assert client_id != 0, "ops of the server have no number"
-            client.check(op_max)
+            client.check(commit)
 
     # Bytes.
 

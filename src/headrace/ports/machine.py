@@ -125,6 +125,9 @@ class RequestTable(Protocol):
         Not that of one which is new though its number is used.
         """
 
+    def check(self, commit: int) -> None:
+        """Assert what holds when all ops up to this one are applied; for tests and simulator."""
+
     def encode(self) -> bytes:
         """Write the table; equal tables give equal bytes."""
 

@@ -7,7 +7,6 @@ that fails here is a fault of ours, never of a peer or a disk.
 from collections.abc import Iterator
 
 from headrace.base.limits import PIPELINE_OPS_MAX
-from headrace.vsr.sessions import ClientTable
 from headrace.vsr.state import State, Status, Transfer
 from headrace.vsr.timeouts import Timer
 from headrace.vsr.transfer_session import OFFERS_MAX, READS_MAX
@@ -30,8 +29,7 @@ def check(state: State) -> None:
     _check_transfer(state)
     _check_serving(state)
     _check_timers(state)
-    if isinstance(state.table, ClientTable):
-        state.table.check(state.commit_min)
+    state.table.check(state.commit_min)
 
 
 def _leads(state: State) -> bool:

@@ -67,6 +67,7 @@ class ShardRunning:
 
     def components(self) -> Iterator[object]:
         """Return the parts that may check themselves; the shard itself is checked every step."""
+        yield self.shard.partitions.shared
         for plane in (self.shard.metadata.plane, self.shard.data_plane):
             yield plane.store
             if plane.has_begun:
