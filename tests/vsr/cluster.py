@@ -30,6 +30,7 @@ from headrace.vsr.events import (
     TimerFired,
     ViewDurable,
 )
+from headrace.vsr.invariants import check_shared
 from headrace.vsr.quorum import quorums_of
 from headrace.vsr.replica import Replica
 from headrace.vsr.sessions import ClientTable
@@ -80,8 +81,12 @@ class Node:
     def begin(self, recovered: RecoveredGroup | None, *, is_replaced: bool) -> None:
         self.replica.restore(recovered, is_replaced=is_replaced)
         effects = self.replica.start()
-        self.replica.check()
+        self._check()
         self.take(effects)
+
+    def _check(self) -> None:
+        self.replica.check()
+        check_shared(self.shared, (self.replica.state,))
 
     def take(self, effects: list[GroupEffect]) -> None:
         for effect in effects:
@@ -106,7 +111,7 @@ class Node:
 
     def step(self, event: GroupEvent) -> None:
         effects = self.replica.step(event)
-        self.replica.check()
+        self._check()
         self.take(effects)
 
     def _carry_out(self, effect: GroupEffect) -> GroupEvent | None:

@@ -4,10 +4,10 @@ Too expensive for every step of a server: tests and the simulator call `Replica.
 that fails here is a fault of ours, never of a peer or a disk.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from headrace.base.limits import PIPELINE_OPS_MAX
-from headrace.vsr.state import State, Status, Transfer
+from headrace.vsr.state import Shared, State, Status, Transfer
 from headrace.vsr.timeouts import Timer
 from headrace.vsr.transfer_session import OFFERS_MAX, READS_MAX
 from headrace.wire.requests import RequestHeader
@@ -30,6 +30,19 @@ def check(state: State) -> None:
     _check_serving(state)
     _check_timers(state)
     state.table.check(state.commit_min)
+
+
+def check_shared(shared: Shared, states: Iterable[State]) -> None:
+    """Assert that the sums over all groups of a store are those of its groups."""
+    groups = {state.options.group: state for state in states}
+    fetched = [state.fetched for state in groups.values()]
+    assert shared.held.count == sum(map(len, fetched)), "every waiting op is counted once"
+    assert shared.held.body_bytes == sum(each.body_bytes for each in fetched), "its body, too"
+    for place, group in shared.queued.items():
+        assert group in groups, "a request waits in a group that runs"
+        assert any((header.client, header.request) == place for header, _ in groups[group].queue), (
+            "a request that the shard knows is queued"
+        )
 
 
 def _leads(state: State) -> bool:
@@ -138,9 +151,6 @@ def _check_requests(state: State) -> None:
     assert all(place in waiting for place in queued), "the client of a queued request waits"
     shared = state.shared.queued
     assert all(place[:2] in shared for place in queued), "a queued request is known to the shard"
-    ours = [key for key, group in shared.items() if group == options.group]
-    places = {place[:2]: None for place in queued}
-    assert all(key in places for key in ours), "the shard knows of no request that left the queue"
 
 
 def id_of(header: RequestHeader) -> tuple[int, int, int]:

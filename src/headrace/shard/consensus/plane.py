@@ -67,6 +67,7 @@ from headrace.vsr.events import (
     TakeCheckpoint,
     TimerFired,
 )
+from headrace.vsr.invariants import check_shared
 from headrace.vsr.replica import GROUP_FRAMES, Replica
 from headrace.vsr.state import ReserveParts, Shared
 from headrace.wire.errors import Code, RemoteError
@@ -302,7 +303,11 @@ class Plane:
         return not self.inbox.is_awake
 
     def check(self) -> None:
-        """Check that the end of the turn takes what came for groups, and what they staged."""
+        """Check that the end of the turn takes what came for groups, and what they staged.
+
+        And that what all groups share is the sum of its groups.
+        """
+        check_shared(self._shared, (each.state for each in self.groups.values()))
         if self.inbox.queue or self._journaling.has_staged:
             assert self.inbox.is_awake
 
