@@ -51,7 +51,7 @@ class PasswordHashed(msgspec.Struct, frozen=True):
 
 
 class TokenMinted(msgspec.Struct, frozen=True):
-    """The secret, told to its user once; only its hash is stored."""
+    """The secret, sent to its user once; only its hash is stored."""
 
     token: int
     secret: Secret

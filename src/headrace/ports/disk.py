@@ -103,7 +103,7 @@ class JournalAllocated(msgspec.Struct, frozen=True):
 
 
 class JournalRead(msgspec.Struct, frozen=True):
-    """The bytes, unchecked; none when the disk could not read them."""
+    """The bytes, unchecked; None if the disk could not read them."""
 
     token: int
     data: bytes | None

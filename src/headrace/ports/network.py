@@ -58,7 +58,7 @@ class ReadConnections(msgspec.Struct, frozen=True):
 
 
 class FramesArrived(msgspec.Struct, frozen=True):
-    """Frames from other replicas, in the order they came; the sender is who the link belongs to."""
+    """Frames from other replicas, in order of arrival; the link identifies the sender."""
 
     frames: tuple[tuple[int, bytes], ...]
 
@@ -90,10 +90,10 @@ class RequestsArrived(msgspec.Struct, frozen=True):
 
 
 class RepliesWritten(msgspec.Struct, frozen=True):
-    """Replies were written to connections, or peers took some: told when much has changed.
+    """Replies were written to connections, or peers received some; sent when much has changed.
 
-    `written_bytes` counts what was written since this was last told, `waiting_bytes` what peers
-    have not taken of all that was written.
+    `written_bytes` counts the bytes written since the last such event, `waiting_bytes` all written
+    bytes that peers have not received.
     """
 
     written_bytes: int
