@@ -70,8 +70,9 @@ CORE_TESTS := tests/kernel tests/base tests/wire tests/groups tests/vsr tests/st
 coverage: $(READY)  ## what tests and simulator reach of kernel to shard, and what they do not
 	@rm -rf build/coverage && mkdir -p build/coverage
 	$(BIN)/python -m coverage run -m pytest -q -p no:xdist -m "not slow" $(wildcard $(CORE_TESTS))
-	$(BIN)/python -m coverage run -m tools.simulate --seeds 200 --tree --jobs 1
-	$(BIN)/python -m coverage run -m tools.simulate --nodes --seeds 60 --tree --jobs 1
+	FUZZ_ROUNDS=20 $(BIN)/python -m coverage run -m pytest -q -p no:xdist -m slow tests/shard/test_wrong_peer_frames.py
+	$(BIN)/python -m coverage run -m tools.simulate --seeds 100 --tree --jobs 1
+	$(BIN)/python -m coverage run -m tools.simulate --nodes --seeds 30 --tree --jobs 1
 	$(BIN)/python -m coverage combine -q
 	$(BIN)/python -m coverage json -q -o build/coverage/report.json
 	$(BIN)/python -m tools.unreached build/coverage/report.json
