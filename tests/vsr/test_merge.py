@@ -221,3 +221,10 @@ def test_an_op_that_nobody_can_name_waits() -> None:
         vote(2, SHORT, is_suspect=True),
     ]
     assert decide(3, *votes).decision == Decision.WAIT
+
+
+def test_ops_that_do_not_hang_together_begin_no_view() -> None:
+    """No two voters of one view say so; a liar may."""
+    other = chain("x", "y")
+    merged = decide(3, vote(0, {1: LOG[1]}), vote(1, {2: other[2]}))
+    assert merged.decision == Decision.WAIT
