@@ -199,7 +199,7 @@ class Shard:
         self._room.revocation.check()
         self.partitions.check()
         for plane in self._planes:
-            plane.check()
+            plane.check_awake()
 
     # Events.
 

@@ -303,11 +303,12 @@ class Plane:
         return not self.inbox.is_awake
 
     def check(self) -> None:
-        """Check that the end of the turn takes what came for groups, and what they staged.
-
-        And that what all groups share is the sum of its groups.
-        """
+        """Check that what all groups share is the sum of its groups, and `check_awake`."""
         check_shared(self._shared, (each.state for each in self.groups.values()))
+        self.check_awake()
+
+    def check_awake(self) -> None:
+        """Check that the end of the turn takes what came for groups, and what they staged."""
         if self.inbox.queue or self._journaling.has_staged:
             assert self.inbox.is_awake
 

@@ -69,7 +69,7 @@ class ShardRunning:
         """Return the parts that may check themselves; the shard itself is checked every step."""
         yield self.shard.partitions.shared
         for plane in (self.shard.metadata.plane, self.shard.data_plane):
-            yield plane.store
+            yield from (plane, plane.store)
             if plane.has_begun:
                 for replica in plane.groups.values():
                     yield from (replica, replica.machine)
