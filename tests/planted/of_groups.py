@@ -98,7 +98,11 @@ _NORMAL = (
     bug(
         "stamp_above_own_only",
         "A stamp is above every stamp that this primary has given or was sent.",
-        Edit(view_change._enter, "if head is not None:", "if False:"),
+        Edit(
+            view_change._enter,
+            "state.timestamp = 0 if head is None else head.header.timestamp",
+            "pass",
+        ),
     ),
     bug(
         "retransmits_once",

@@ -58,3 +58,19 @@ def test_a_primary_that_fetched_its_log_stamps_above_it() -> None:
     assert cluster.nodes[2].replica.is_primary
     cluster.request(2, 1, 2, 1, encode_append(b"a", b"c"))
     assert stamps(cluster, 2)[-2:] == [2 * FAST, 2 * FAST + 1]
+
+
+def test_stamps_of_ops_that_were_cut_are_forgotten() -> None:
+    """The log of node 0 is cut to nothing: its fast clock leaves no trace."""
+    cluster = Cluster(3)
+    cluster.nodes[0].replica.state.shared.wall = FAST
+    cluster.request(0, 1, 0, 0, b"")
+    assert cluster.nodes[0].replica.timestamp == FAST
+    cluster.flying.clear()
+    for node in (1, 2):
+        cluster.silent(node)
+    deliver(cluster, 1, 2)
+    cluster.beat()
+    cluster.deliver_all()
+    assert [node.replica.op for node in cluster.nodes] == [0, 0, 0]
+    assert cluster.nodes[0].replica.timestamp == 0

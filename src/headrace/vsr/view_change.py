@@ -359,9 +359,9 @@ def _enter(state: State, commit: int) -> None:
     assert state.commit_min <= state.log.head, "an entered log has all that is applied"
     state.commit_max = max(state.commit_max, commit)
     head = state.log.get(state.log.head)
-    if head is not None:
-        # Stamps continue from this log: an op that it does not have was never stamped (CK1).
-        state.timestamp = head.header.timestamp
+    assert (head is None) == (state.log.head == 0), "the head of a log is known"
+    # Stamps continue from this log: an op that it does not have was never stamped (CK1).
+    state.timestamp = 0 if head is None else head.header.timestamp
     stop_repair(state)
     state.stop_timer(Timer.VIEW_CHANGE_RESEND)
     state.stop_timer(Timer.VIEW_CHANGE_STATUS)
