@@ -49,6 +49,10 @@ _CLIENT = struct.Struct("<16sI4xQ16sI4x")  # client, user, watermark, bitmap, an
 _ANSWER = struct.Struct("<QIIQQQQQ")
 _CHECKSUM_BYTES = 8
 _WINDOW_MASK = (1 << WINDOW) - 1
+
+assert WINDOW == 8 * 16, "the bitmap of a client fills its field"
+assert ANSWERS_MAX <= WINDOW, "a number with an answer is in the window, unless there was a gap"
+
 _KNOWN = (
     Operation.SEND_MESSAGES,
     Operation.STORE_CONSUMER_OFFSET,
@@ -243,6 +247,9 @@ class DedupTable:
             )
             parts += client.answers.values()
         covered = b"".join(parts)
+        answers_count = sum(len(client.answers) for client in self._clients.values())
+        size = _HEAD.size + len(self._clients) * _CLIENT.size + answers_count * _ANSWER.size
+        assert len(covered) == size, "every client is written with all its answers"
         return covered + xxh3_64(covered).to_bytes(_CHECKSUM_BYTES, "little")
 
     def install(self, data: bytes) -> None:

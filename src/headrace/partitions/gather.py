@@ -195,6 +195,7 @@ class Gathering:
 
     def _cut(self, data: Buffer, count: int) -> int:
         """Take some messages of a batch; return how many."""
+        assert 0 < count <= self.messages_left, "some messages are wanted"
         header, start, end = kernel.slice_batch(data, self.wanted, count)
         if len(header) + end - start > self.bytes_left:
             if self._parts:

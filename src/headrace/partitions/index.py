@@ -67,6 +67,7 @@ class _Marks:
     def find(self, value: int, *, column: int, lo: int = 0) -> int:
         """Return the index of the last mark whose column is at most a value, from `lo` on."""
         flat = self._flat
+        assert 0 <= lo < len(self), "a search begins at a mark"
         found = bisect_right(
             range(len(self)), value, lo=lo, key=lambda at: flat[_FIELDS * at + column]
         )
@@ -140,6 +141,7 @@ class SegmentIndex:
 
     def adopt(self, number: int, marks: Iterable[Mark]) -> None:
         """Take the marks of a coarse stretch whose batches a walk has proven."""
+        assert 0 <= number < len(self._parts), "every piece has its place in the index"
         if self._parts[number] is not None:
             return  # Another poll has walked here meanwhile.
         part = _Marks()

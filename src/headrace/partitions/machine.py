@@ -319,6 +319,7 @@ class PartitionMachine:
         needed = self.needed_from()
         if stored is not None and not self.is_ignoring_consumers:
             needed = stored + 1 if needed is None else min(needed, stored + 1)
+        assert needed is None or needed > 0, "a consumer needs what is behind a stored offset"
         return encode(RETAIN, msgspec.structs.replace(limits, keep_from=needed))
 
     def _prepare_store(self, body: Buffer) -> None:
@@ -360,6 +361,8 @@ class PartitionMachine:
                 batch = decode_batch_header(body)
                 end_offset = batch.base_offset + batch.messages_count
                 prepared.append(end_offset, max(batch.base_timestamp, prepared.newest_stamp))
+        assert prepared.generation >= self._generation, "generations count up"
+        assert prepared.newest_stamp >= self._log.newest_stamp, "stamps never fall"
 
     def admits(self, header: PrepareHeader, body: Buffer) -> bool:
         """Return whether an op is one of a partition's, with a body of its operation."""

@@ -11,6 +11,8 @@ from headrace.partitions.index import INDEX_STEP_BYTES
 PIECE_BYTES = 8 * MIB
 CONSUMER_OFFSETS_MAX = 65_536
 
+assert INDEX_STEP_BYTES < PIECE_BYTES < SEGMENT_BYTES_MAX, "a segment has pieces, a piece has marks"
+
 
 class AheadPolicy(IntEnum):
     """What becomes of a stored offset that lies beyond the data after recovery (PT-20)."""

@@ -139,6 +139,7 @@ def survey(stretch: Stretch, part: FilePart, data: memoryview, partition_id: int
     Batches count only if the chain leads through all of them and through what is left of the
     damaged ones; otherwise nothing of the stretch can be read.
     """
+    assert part.length <= stretch.length, "what is read lies in the stretch"
     whole = [Found(stretch.start.offset, part.end_offset, None)]
     if len(data) != part.length:
         return whole

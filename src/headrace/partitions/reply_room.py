@@ -18,6 +18,8 @@ READ_BYTES_MAX = MIB  # what one poll reads at once
 _PARTS = 4
 _RESERVED_PARTS = 8
 
+assert READ_BYTES_MAX < REPLIES_BYTES_MAX // _RESERVED_PARTS, "the last part has room for a read"
+
 
 class ReplyRoom:
     """One for a shard: every poll asks it, and the transport reports to it."""
@@ -77,6 +79,7 @@ class ReplyRoom:
 
     def send(self, count: int) -> None:
         """Count a reply that is handed to the transport."""
+        assert count > 0, "a reply has bytes"
         self._sent_bytes += count
 
     def report(self, *, written_bytes: int, waiting_bytes: int) -> None:

@@ -33,7 +33,9 @@ def droppable_count(segments: Iterable[Segment], limits: Retain) -> int:
     """Return how many of the segments hold nothing that a consumer needs."""
     if limits.keep_from is None:
         return len(list(segments))
-    return sum(segment.end_offset <= limits.keep_from for segment in segments)
+    is_free = [segment.end_offset <= limits.keep_from for segment in segments]
+    assert is_free == sorted(is_free, reverse=True), "the oldest segments go first"
+    return sum(is_free)
 
 
 def held_bytes(segments: Iterable[Segment], offset: int) -> int:

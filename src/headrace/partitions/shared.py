@@ -113,6 +113,7 @@ class PartitionsShared:
     def new_token(self, owner: Owner) -> int:
         """Return a token that no effect of this shard had, for an effect with one completion."""
         self._token += 1
+        assert self._token not in self._owners, "a token is given out once"
         self._owners[self._token] = owner
         self._tokens.setdefault(owner, {})[self._token] = None
         return self._token

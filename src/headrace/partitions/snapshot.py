@@ -80,6 +80,8 @@ def encode_snapshot(
         _MARK.pack(mark.kind, _AHEAD if mark.is_ahead else 0, mark.id, mark.offset)
         for mark in offsets.marks()
     ]
+    count = 1 + len(log.segments) + len(log.gaps) + len(offsets)
+    assert len(parts) == count, "all is written"
     covered = b"".join(parts)
     return covered + xxh3_64(covered).to_bytes(_CHECKSUM_BYTES, "little")
 

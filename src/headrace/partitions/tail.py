@@ -157,6 +157,7 @@ class MemoryTail:
     def find_timestamp(self, timestamp: int) -> TailBatch | None:
         """Return the first batch that was stamped at or after a time."""
         index = bisect_left(self._batches, timestamp, lo=self._head, key=_TIMESTAMP)
+        assert index == self._head or self._batches[index - 1].timestamp < timestamp, "stamps rise"
         return self._batches[index] if index < len(self._batches) else None
 
     def check(self, skip_gap: Callable[[int], int], *, first_offset: int, end_offset: int) -> None:

@@ -215,6 +215,7 @@ class SegmentWriter:
 
     def store(self) -> None:
         """Hand over what waits, in rounds: the next one when this one has returned."""
+        assert self._written <= self._sequence, "only what was put is written"
         self._wanted = self._sequence
         self._begin_round()
 
@@ -286,6 +287,7 @@ class SegmentWriter:
 
     def retry(self) -> None:
         """Try again what found no space."""
+        assert self._owner not in self._shared.without_space, "a retry ends the wait"
         self._begin_round()
         self._advance()
 
@@ -301,6 +303,7 @@ class SegmentWriter:
             return None
         if self._flushes:
             token, target = next(reversed(self._flushes.items()))
+            assert target <= self._sequence, "a flush stands for what was put before it"
             if target == self._sequence:
                 return token
         elif not self._waiting and not self._round and not self._dirty and self.fence is None:
