@@ -306,6 +306,19 @@ def test_an_offset_ahead_of_the_data_is_an_error_until_it_is_stored_anew() -> No
     assert stage.machine.stored_offset(CONSUMER, 1) == 4
 
 
+@pytest.mark.parametrize("is_purged", [False, True])
+def test_an_offset_ahead_is_forgotten_with_its_store(*, is_purged: bool) -> None:
+    stage = ahead_of_data(AheadPolicy.FAIL)
+    with pytest.raises(RefusedError):
+        stage.machine.stored_offset(CONSUMER, 1)
+    if is_purged:
+        stage.purge(1)
+    else:
+        stage.delete_offset(1)
+    assert stage.machine.stored_offset(CONSUMER, 1) is None
+    assert stage.machine.stored_offset(CONSUMER, 2) == (None if is_purged else 3)
+
+
 def test_an_offset_ahead_stays_an_error_when_the_data_grows_past_it() -> None:
     stage = ahead_of_data(AheadPolicy.FAIL)
     stage.send(20)
