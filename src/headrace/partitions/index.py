@@ -256,7 +256,6 @@ def decode_index(
     entries = memoryview(_check(data, file, length))
     if fold(0, entries, MARK_BYTES) != digest:
         raise CorruptError("index with other entries than the log vouches for")
-    assert length == pieces[-1].end_position, "the caller knows the pieces of the whole segment"
     index = SegmentIndex(pieces)
     marks = _Marks(entries)
     starts = [marks.find(piece.position, column=2) for piece in pieces]
