@@ -2,6 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.base.checksum import xxh3_64
+from headrace.base.ids import METADATA_GROUP
 from headrace.base.limits import SEGMENT_HEADER_BYTES
 from headrace.wire.errors import CorruptError
 from headrace.wire.segment import (
@@ -63,3 +65,12 @@ def test_another_version_says_so() -> None:
 def test_names_sort_as_their_offsets() -> None:
     assert segment_name(500) == "00000000000000000500.log"
     assert segment_name(2**64 - 1) > segment_name(500)
+
+
+def test_a_segment_of_no_partition_is_refused() -> None:
+    """Its checksum is right: somebody else has written it."""
+    block = bytearray(encode_segment_header(HEADER))
+    block[16:24] = METADATA_GROUP.to_bytes(8, "little")
+    block[-8:] = xxh3_64(block[:-8]).to_bytes(8, "little")
+    with pytest.raises(CorruptError, match="names the namespace"):
+        decode_segment_header(block)
