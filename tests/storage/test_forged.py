@@ -8,11 +8,12 @@ import pytest
 
 from headrace.base.checksum import xxh3_64
 from headrace.ports.recovered import ViewState
-from headrace.storage.config import identity_of, journal_key
+from headrace.storage.config import identity_of, journal_key, journal_name
 from headrace.storage.records import RECORD_ALIGNMENT, RECORD_HEADER_BYTES, Head
 from headrace.storage.scan import scan_journal
 from headrace.storage.store import Opened, Refused, StoreConfig, Wiped, format_store, open_store
 from headrace.storage.superblock import Superblock, encode_superblock_file
+from tests.storage.commands import Commands
 from tests.storage.fake_disk import FakeDisk
 from tests.storage.samples import INCARNATION, config, opened, prepare, started
 
@@ -220,3 +221,21 @@ def with_message(payload: bytes) -> FakeDisk:
         store.tick(now)
         disk.settle(store)
     return disk
+
+
+def test_a_file_that_lost_its_end_in_a_later_lap() -> None:
+    """Every file was written in the lap before, so all of them had their length."""
+    commands = Commands()
+    op = 0
+    while not any(head.lap == 2 for head in commands.stage.heads()):
+        op += 5
+        for line in ("append p 5", f"commit p {op}", "checkpoint", "pass 110"):
+            commands.run(line)
+    commands.run("kill")
+    stage = commands.stage
+    newest = max(stage.heads(), key=lambda head: head.sequence)
+    assert newest.lap == 2
+    name = journal_name((newest.file + 1) % stage.config.journal_files)
+    stage.files[name] = stage.files[name][:-64]
+    told = commands.run("open")
+    assert f"rot: {name}: the file has 16320 bytes and had 16384" in told
