@@ -1,5 +1,7 @@
 """Requests wait for a place in the log, are refused one, or are withdrawn."""
 
+import msgspec
+
 from headrace.base.prng import Prng
 from headrace.sim.machine import AppendMachine
 from headrace.vsr.events import (
@@ -7,6 +9,7 @@ from headrace.vsr.events import (
     EntryRead,
     GroupEvent,
     OwnOp,
+    RequestReceived,
     RoomMade,
     TailSettled,
 )
@@ -15,6 +18,7 @@ from headrace.vsr.sessions import ClientTable
 from headrace.wire.errors import Code, RefusedError
 from headrace.wire.numbers import Operation
 from headrace.wire.replies import read_answer
+from headrace.wire.requests import RequestHeader
 from tests.vsr.cluster import Cluster, Node
 
 
@@ -45,6 +49,23 @@ def test_what_waits_can_be_withdrawn_and_what_is_ordered_cannot() -> None:
     assert not primary.replica.withdraw(1, 0, 0)
     cluster.deliver_all()
     assert [reply.client for reply in primary.replies] == [1, 2, 4]
+
+
+def test_a_number_that_waits_in_two_groups_is_known_until_both_are_done() -> None:
+    """Clients of some languages send to all partitions under one number."""
+    first = Node(0, 1, 1, pipeline_max=1)
+    options = msgspec.structs.replace(first.options, group=7)
+    second = Replica(options, AppendMachine(), ClientTable(), Prng(2), first.shared)
+    for replica in (first.replica, second):
+        replica.start()
+        for client in (1, 2):
+            header = RequestHeader(client=client, operation=Operation.REGISTER)
+            replica.step(RequestReceived(header, b""))
+    assert first.shared.queued == {(2, 0): 7}
+    assert first.replica.withdraw(2, 0, 0)
+    assert first.shared.queued == {(2, 0): 7}
+    assert second.withdraw(2, 0, 0)
+    assert not first.shared.queued
 
 
 def test_a_session_that_is_not_applied_here_is_tried_again() -> None:
