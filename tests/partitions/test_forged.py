@@ -64,13 +64,13 @@ def test_a_request_table_that_nobody_writes_is_refused() -> None:
 
 
 def test_an_index_that_nobody_writes_is_refused() -> None:
-    built = Built([(5, 80_000, 1)] * 4)
+    built = Built([(5, 80_000, 1)] * 8)
     data = built.encode()
     with pytest.raises(CorruptError, match="index of 0 entries"):
         built.decode(resealed(data, (12, bytes(4))))
     with pytest.raises(CorruptError, match="entries in"):
         built.decode(resealed(data, extra=bytes(32)))
-    elsewhere = Built([(5, 90_000, 1)] * 4).segment.pieces
+    elsewhere = Built([(5, 100_000, 1)] * 3 + [(5, 85_000, 1)] * 4).segment.pieces
     with pytest.raises(CorruptError, match="do not begin where the pieces do"):
         decode_index(
             data,
