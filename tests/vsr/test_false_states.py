@@ -50,15 +50,17 @@ def pulling() -> tuple[Cluster, StateTransferTargetHeader, list[Artifact]]:
     return cluster, header, true
 
 
-def offer(node: Node, header: StateTransferTargetHeader, state: list[Artifact]) -> None:
-    """Offer a state in the name of the primary, and send what is asked for of it."""
+def offer(
+    node: Node, header: StateTransferTargetHeader, state: list[Artifact], mask: int = 0
+) -> None:
+    """Offer a state in the name of the primary, and send what is asked for, maybe changed."""
     manifest = encode_manifest(tuple(describe(each) for each in state))
     node.step(FrameReceived(0, TARGET, header, bytes(256) + manifest))
     while node.sent and node.sent[-1].frame[KIND_OFFSET] == FrameKind.REQUEST_STATE_CHUNK:
         _, asked = decode_replica(node.sent.pop().frame)
         assert isinstance(asked, RequestStateChunkHeader)
         piece = state[asked.artifact].data[asked.offset : asked.offset + asked.length]
-        answer(node, asked, piece)
+        answer(node, asked, bytes(byte ^ mask for byte in piece))
 
 
 def answer(node: Node, asked: RequestStateChunkHeader, piece: bytes) -> None:
@@ -88,7 +90,9 @@ def test_the_true_state_is_installed() -> None:
     assert cluster.nodes[2].replica.commit_min == 4
 
 
-@pytest.mark.parametrize("lie", ["no pieces", "no header", "another op", "a longer piece"])
+@pytest.mark.parametrize(
+    "lie", ["no pieces", "no header", "another op", "other bytes", "a longer piece"]
+)
 def test_a_false_state_is_refused(lie: str) -> None:
     cluster, header, true = pulling()
     node = cluster.nodes[2]
@@ -96,6 +100,9 @@ def test_a_false_state_is_refused(lie: str) -> None:
         offer(node, header, [])
     elif lie == "no header":
         offer(node, header, true[1:])
+        assert "transfer.refused" in node.probes.counts
+    elif lie == "other bytes":
+        offer(node, header, true, mask=1)
         assert "transfer.refused" in node.probes.counts
     elif lie == "another op":
         offer(node, msgspec.structs.replace(header, commit_op=5), true)
