@@ -2,8 +2,8 @@
 
 A component is whatever a node names; one that has a method `check` states with it what holds
 between its parts after every step, by assertions that would be too slow for production. Every 50th
-step one third of them is checked, in turn. In one seed of ten one of them, in turn, is checked after
-every step between. All of them after every step would take four times as long as the run itself.
+step one third of them is checked, in turn. In one seed of ten one of them, in turn, is checked
+after every step between. All of them after every step would take four times as long as the run.
 """
 
 from collections.abc import Iterable
