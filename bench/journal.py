@@ -189,7 +189,7 @@ class Journal:
         flight = Flight(len(prepares), load)
         position = seen = 0
         while not flight.is_done:
-            if store.wants_checkpoint:
+            if store.wants_checkpoint():
                 self._begin_checkpoint(prepares[seen:position])
                 seen = position
             began = time.perf_counter()

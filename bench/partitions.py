@@ -134,9 +134,9 @@ class Run:
 
     def _checkpoint(self) -> None:
         plane = self._node.shard.data_plane
-        done = plane.checkpoints_done
+        done = plane.checkpoints.done_count
         plane.carry_out[TakeCheckpoint](next(iter(plane.groups.values())), TakeCheckpoint())
-        self._until(lambda: plane.checkpoints_done > done)
+        self._until(lambda: plane.checkpoints.done_count > done)
 
     def _until(self, is_done: Callable[[], bool]) -> None:
         for _ in range(TICKS_MAX):

@@ -61,13 +61,13 @@ def _confirmed(stage: Stage) -> bytes:
 def test_another_request_under_the_same_number_is_new() -> None:
     """O4.2: clients of some languages send all that goes to partitions under one number."""
     stage = sent(4)
-    assert verdict(stage, 4, producer_batch(2)) == Verdict.NEW
+    assert verdict(stage, 4, producer_batch(2)) == Verdict.ANEW
     damaged = bytearray(producer_batch())
     damaged[-1] ^= 1
-    assert verdict(stage, 4, bytes(damaged)) == Verdict.NEW
-    assert verdict(stage, 4, b"x") == Verdict.NEW
+    assert verdict(stage, 4, bytes(damaged)) == Verdict.ANEW
+    assert verdict(stage, 4, b"x") == Verdict.ANEW
     other = request(4, Operation.STORE_CONSUMER_OFFSET)
-    assert stage.table.judge(other, producer_batch())[0] == Verdict.NEW
+    assert stage.table.judge(other, producer_batch())[0] == Verdict.ANEW
 
 
 def test_what_is_marked_as_new_is_new_whatever_is_known() -> None:
@@ -125,7 +125,7 @@ def test_the_last_answers_are_kept_over_a_gap_wider_than_the_window() -> None:
         Verdict.REPLAY,
         Verdict.ALREADY_APPLIED,
     ]
-    assert verdict(stage, 7, producer_batch(2)) == Verdict.NEW
+    assert verdict(stage, 7, producer_batch(2)) == Verdict.ANEW
     assert all(stage.table.is_applied(header) for header, _ in stage.journal)
 
 
@@ -180,7 +180,7 @@ def test_answers_of_offset_ops() -> None:
         assert (found, reply[256:]) == (Verdict.REPLAY, RESULT_OK)
         assert bytes(read_answer(reply)) == b""
     other = encode(OFFSET_MARK, OffsetMark(CONSUMER, 1, 2))
-    assert stage.table.judge(request(1, store), other)[0] == Verdict.NEW
+    assert stage.table.judge(request(1, store), other)[0] == Verdict.ANEW
 
 
 def test_a_committed_rejection_is_answered_again_as_such() -> None:

@@ -37,7 +37,11 @@ _NORMAL = (
     bug(
         "quorum_one_short",
         "A quorum is a majority of the others.",
-        Edit(normal.commit_by_quorum, "quorums.replication - 1]", "quorums.replication - 2]"),
+        Edit(
+            normal.commit_by_quorum,
+            "sorted(acknowledged)[-needed]",
+            "sorted(acknowledged)[1 - needed]",
+        ),
     ),
     bug(
         "applies_before_commit",
@@ -53,12 +57,12 @@ _NORMAL = (
         "An op at or below the commit point is committed, so what lies there can be applied.",
         Edit(
             normal.apply_committed,
-            "op < state.log.linked or entry is None",
+            "op < log.linked or entry is None",
             "entry is None",
         ),
         Edit(
             normal.apply_committed,
-            "assert entry.header.parent == state.log.checksum(state.commit_min)",
+            "assert op == 1 or entry.header.parent == log.entries[op - 1].header.checksum",
             "pass",
         ),
     ),
@@ -84,15 +88,15 @@ _NORMAL = (
     bug(
         "requests_in_flight_forgotten",
         "A request is a duplicate if it was applied; what is in flight was not.",
-        Edit(normal._is_new, "is_in_flight(state, header)", "False"),
+        Edit(normal.on_request, "if flight in state.in_flight:", "if False:"),
     ),
     bug(
         "stamp_from_the_wall",
         "A stamp is the time, and the time is what the wall clock says.",
         Edit(
-            normal._next_stamp,
-            "max(state.shared.wall, state.timestamp + 1)",
-            "state.shared.wall",
+            normal._propose,
+            "shared.wall if shared.wall > state.timestamp else state.timestamp + 1",
+            "shared.wall",
         ),
     ),
     bug(
@@ -121,7 +125,7 @@ _SESSIONS = (
     bug(
         "replies_not_recorded",
         "The client has its reply; there is no need to keep it.",
-        Edit(normal._apply, "state.table.record(header, body, reply)", "pass"),
+        Edit(normal._apply, "table.record(header, body, reply)", "pass"),
     ),
     bug(
         "watermark_off_by_one",
@@ -422,7 +426,7 @@ _SHARD = (
     bug(
         "captured_once",
         "A group that a checkpoint holds need not be captured again.",
-        Edit(checkpoints.Checkpoints.touch, "self._dirty[group] = None", "pass"),
+        Edit(checkpoints.Checkpoints.touch, "self.dirty[group] = None", "pass"),
     ),
     bug(
         "header_is_durable",

@@ -101,7 +101,7 @@ _PARTITIONS = (
     bug(
         "offsets_not_in_the_state",
         "Consumers store their offsets again soon, so a state need not carry them.",
-        Edit(snapshot.encode_snapshot, "len(offsets),", "0,"),
+        Edit(snapshot.encode_snapshot, "len(offsets.by_consumer),", "0,"),
         Edit(snapshot.encode_snapshot, "for mark in offsets.marks()", "for mark in ()"),
     ),
     bug(
@@ -351,12 +351,16 @@ _NODE = (
     bug(
         "equal_is_repeated",
         "The same number and the same body: it is the same request.",
-        Edit(sends.read_send_header, "is_anew=int(request in connection.spent)", "is_anew=0"),
+        Edit(
+            sends.read_send_header,
+            "is_anew=int(request <= spent.highest and request in spent)",
+            "is_anew=0",
+        ),
     ),
     bug(
         "any_answer_spends",
         "Who was answered does not ask again.",
-        Edit(answers.Answers.send_settled, "if not any(frame[_STATUS]):", "if True:"),
+        Edit(answers.Answers.send_settled, "if frame[_STATUS] == _NO_STATUS:", "if True:"),
     ),
     bug(
         "evicted_stays_bound",
@@ -496,7 +500,7 @@ _TIME = (
         "The time is what the wall clock says.",
         Edit(
             believed_time.BelievedTime.look,
-            "if not self.is_known or abs(clock - self.now) <= self._tolerance:",
+            "if not self.is_known or -self._tolerance <= clock - self.now <= self._tolerance:",
             "if True:",
         ),
     ),

@@ -412,7 +412,7 @@ class TestPump:
             _, port = await listener.listen("127.0.0.1", 0)
             carry_out: dict[type, Callable[[Any], None]] = {
                 Note: lambda _: None,
-                SendToConnection: lambda effect: listener.send(effect.connection, effect.parts),
+                SendToConnection: listener.send,
             }
             running = asyncio.ensure_future(
                 pump.run(core, carry_out=carry_out, ends_turn=listener.flush)

@@ -62,7 +62,7 @@ def test_an_op_of_the_server_that_finds_no_room_lets_requests_be(
     client.post(client.make_frame(CREATE_STREAM, CreateStream("first")))
     plane = node.shard.metadata.plane
     with monkeypatch.context() as full:
-        full.setattr(type(plane._shared), "has_room", lambda *_: False)
+        full.setattr(type(plane.shared), "has_room", lambda *_: False)
         plane.propose(METADATA_GROUP, OwnOp(Operation.DISCONNECT, b"", client.client))
         node.tick()
     go_on()

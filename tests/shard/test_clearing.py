@@ -74,12 +74,12 @@ def test_an_idle_node_gives_space_back_within_five_seconds(
 def test_what_is_dropped_again_and_again_shares_checkpoints() -> None:
     node = Whole(segment_bytes_max=512)
     client = with_segments(node, 1)
-    before = node.shard.data_plane.checkpoints_done
+    before = node.shard.data_plane.checkpoints.done_count
     for _ in range(300):
         send(client, 1)
         delete_segments(client, 9)
         node.tick(10)
-    taken = node.shard.data_plane.checkpoints_done - before
+    taken = node.shard.data_plane.checkpoints.done_count - before
     assert 5 <= taken <= 11
     node.tick(TICKS_MAX)
     assert len(node.segments.logs) == 0
@@ -88,9 +88,9 @@ def test_what_is_dropped_again_and_again_shares_checkpoints() -> None:
 def test_a_node_that_drops_nothing_takes_no_checkpoint() -> None:
     node = Whole(segment_bytes_max=512)
     with_segments(node)
-    before = node.shard.data_plane.checkpoints_done
+    before = node.shard.data_plane.checkpoints.done_count
     node.tick(3000)
-    assert node.shard.data_plane.checkpoints_done == before
+    assert node.shard.data_plane.checkpoints.done_count == before
 
 
 def test_what_a_kill_left_goes_after_the_start() -> None:
@@ -115,18 +115,18 @@ def test_on_a_full_disk_files_go_at_once(*, is_power_cut: bool, is_named: bool) 
     if is_named:
         node.shard.data_plane.want_checkpoint()
         node.tick(2)
-    done = node.shard.data_plane.checkpoints_done
+    done = node.shard.data_plane.checkpoints.done_count
     node.segments.is_full = True
     send(client, 1)
     node.tick(10)
     assert node.shard.is_without_space
     node.shard.data_plane.want_checkpoint()
     node.tick(200)
-    assert node.shard.data_plane.checkpoints_done == done
+    assert node.shard.data_plane.checkpoints.done_count == done
     delete_segments(client, 3)
     node.tick()
     assert len(node.segments.logs) == 1
-    assert node.shard.data_plane.checkpoints_done == done
+    assert node.shard.data_plane.checkpoints.done_count == done
     for _ in range(2):
         node.crash(is_power_cut=is_power_cut)
         assert machine(node).fence is None

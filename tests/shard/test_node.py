@@ -187,7 +187,7 @@ def test_a_whole_journal_goes_round() -> None:
         client.send("s", "t", [bytes([number % 256]) * 30_000])
         if number % 50 == 0:
             node.tick(10)
-    assert node.shard.data_plane.checkpoints_done > 3
+    assert node.shard.data_plane.checkpoints.done_count > 3
     node.crash(is_power_cut=True)
     client = node.client(client=9)
     polled = poll(client, FromOffset(0), 1000)
@@ -247,12 +247,12 @@ def test_a_checkpoint_does_not_wait_for_a_partition_that_goes() -> None:
     node.segments.is_full = True
     client.send("s", "t", [b"without space"])
     plane = node.shard.data_plane
-    plane._checkpoints.want(0)
+    plane.checkpoints.want(0)
     node.tick(200)
-    assert plane.checkpoints_done == 0
+    assert plane.checkpoints.done_count == 0
     client.ask(topics.DELETE_TOPIC, topics.DeleteTopic("s", "t"))
     node.tick()
-    assert plane.checkpoints_done == 1
+    assert plane.checkpoints.done_count == 1
 
 
 def test_a_topic_that_is_made_and_purged_at_once() -> None:
@@ -313,7 +313,7 @@ def test_what_a_power_cut_took_is_remembered_until_the_log_says_so(
             client.send("s", "t", [b"too early"])
         assert refused.value.code == Code.CANNOT_APPEND_MESSAGE
         if ending == "checkpoint":
-            node.shard.data_plane._checkpoints.want(0)
+            node.shard.data_plane.checkpoints.want(0)
             node.tick()
         elif ending == "stop":
             node.step(StopWanted())
@@ -418,11 +418,11 @@ def test_a_fenced_partition_loses_nothing_while_the_others_go_on() -> None:
     node.segments.failing = None
     with pytest.raises(RefusedError, match="CANNOT_APPEND"):
         client.send("s", "t", [b"refused"])
-    done = node.shard.data_plane.checkpoints_done
+    done = node.shard.data_plane.checkpoints.done_count
     for _ in range(200):
         client.send("s", "t", [bytes(30_000)], to=other)
         node.tick(2)
-    assert node.shard.data_plane.checkpoints_done > done + 3
+    assert node.shard.data_plane.checkpoints.done_count > done + 3
     for _ in range(2):
         node.crash(is_power_cut=True)
     client = node.client(client=9)

@@ -251,7 +251,7 @@ def test_a_checkpoint_holds_all_groups_as_of_one_moment() -> None:
     client.ask(topics.DELETE_TOPIC, topics.DeleteTopic("s", "t1"))
     node.is_reading_segments = True
     node.tick(count)
-    assert plane.checkpoints_done == 1
+    assert plane.checkpoints.done_count == 1
     read = decode_checkpoint(bytes(node.disks[1].cached["checkpoint.1"]))
     assert read.covered == covered < plane.store.issued
     assert [prepare_op(each.commit_header) for each in read.groups] == [1] * count
@@ -292,7 +292,7 @@ def test_an_offset_of_a_group_that_is_gone_is_removed_when_it_comes_late() -> No
 def checkpoint(node: Whole) -> None:
     """Have the data plane take a checkpoint."""
     plane = node.shard.data_plane
-    done = plane.checkpoints_done
+    done = plane.checkpoints.done_count
     plane.carry_out[TakeCheckpoint](next(iter(plane.groups.values())), TakeCheckpoint())
     node.tick(COUNT)
-    assert plane.checkpoints_done == done + 1
+    assert plane.checkpoints.done_count == done + 1

@@ -38,7 +38,7 @@ def test_a_group_that_wakes_during_a_checkpoint_loses_nothing() -> None:
         stage.request(0, "p", number, session, VALUE)
     head = plane.groups[WATCHED].op
     assert head == OPS + 1
-    assert plane.checkpoints_done == 0
+    assert plane.checkpoints.done_count == 0
 
     plane = boot_slowly(stage, is_awake=False)
     stage.tick(1)  # A checkpoint begins: the journal is full.
@@ -46,7 +46,7 @@ def test_a_group_that_wakes_during_a_checkpoint_loses_nothing() -> None:
     stage.tick(1)
     plane.on_flushed()
     stage.tick(1)
-    assert plane.checkpoints_done == 1
+    assert plane.checkpoints.done_count == 1
 
     for _ in range(2):
         stage.boot(0)

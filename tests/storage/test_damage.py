@@ -250,7 +250,7 @@ def test_a_rotten_record_in_the_middle_stops_nothing_that_peers_can_replace() ->
     (finding,) = result.findings
     assert (finding.kind, finding.file) == ("rot", "journal.0")
     assert finding.position <= fifth < finding.position + 512
-    assert result.store.wants_checkpoint, "a checkpoint frees the damaged file"
+    assert result.store.wants_checkpoint(), "a checkpoint frees the damaged file"
 
 
 def test_one_replica_refuses_rot_and_names_file_position_and_remedy() -> None:

@@ -184,7 +184,7 @@ def test_a_file_with_an_op_that_cannot_be_read_stays() -> None:
     store, disk = started(made)
     write(store, disk, 2, 1)
     ops = 0
-    while not store.wants_checkpoint:
+    while not store.wants_checkpoint():
         ops += 1
         write(store, disk, 1, ops, body=bytes(500))
 
@@ -350,7 +350,7 @@ def test_ops_whose_file_was_overwritten_are_not_held() -> None:
     store, disk = started(config(files=4, file_bytes=8192))
     for op in range(1, 80):
         write(store, disk, 1, op)
-        if store.wants_checkpoint:
+        if store.wants_checkpoint():
             store.begin_checkpoint([group_at(1, op)], lambda *_: None)
             disk.settle(store)
     assert store._journal.ring.head.ordinal > 4

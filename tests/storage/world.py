@@ -89,7 +89,7 @@ class World:
             if group.state.group != self.stuck and self.prng.chance(1, 2):
                 commit(group, self.prng.between(group.commit, group.op))
                 self.commits[group.state.group] = group.commit
-        if self.store.wants_checkpoint and self.flushed_all():
+        if self.store.wants_checkpoint() and self.flushed_all():
             self.checkpoint()
 
     def flushed_all(self) -> bool:

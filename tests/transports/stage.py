@@ -9,7 +9,12 @@ from typing import Any
 import pytest
 
 from headrace.base.limits import HEADER_BYTES
-from headrace.ports.network import ConnectionClosed, ConnectionOpened, RepliesWritten
+from headrace.ports.network import (
+    ConnectionClosed,
+    ConnectionOpened,
+    RepliesWritten,
+    SendToConnection,
+)
 from headrace.transports.limits import TcpLimits
 from headrace.transports.tcp import TcpListener
 
@@ -137,7 +142,7 @@ class Stage:
     def echo_marks(self) -> None:
         """Answer each frame with a header that has its mark."""
         self.answer = lambda number, frame: self.listener.send(
-            number, (frame_of(HEADER_BYTES, mark_of(frame)),)
+            SendToConnection(number, (frame_of(HEADER_BYTES, mark_of(frame)),))
         )
 
     # Clients.

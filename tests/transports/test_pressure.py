@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from headrace.base.limits import KIB, MIB
+from headrace.ports.network import SendToConnection
 from headrace.transports.connection import FULL, IN_FLIGHT, PAUSED, ROOM, SENDING
 from headrace.transports.limits import TcpLimits
 from tests.transports.stage import (
@@ -39,20 +40,20 @@ def test_no_more_requests_are_taken_than_may_be_in_flight(loop: str) -> None:
             await settle()
             assert len(stage.frames) == 4
             assert blocked_of(stage, 1) == IN_FLIGHT
-            stage.listener.send(1, (declare(256),))
+            stage.listener.send(SendToConnection(1, (declare(256),)))
             stage.listener.flush()
             assert blocked_of(stage, 1) == IN_FLIGHT  # Down to half of it first.
             await settle()
             assert len(stage.frames) == 4
-            stage.listener.send(1, (declare(256),))
+            stage.listener.send(SendToConnection(1, (declare(256),)))
             stage.listener.flush()
             await stage.until(lambda: len(stage.frames) == 6)
             await settle()
             assert len(stage.frames) == 6
             assert blocked_of(stage, 1) == IN_FLIGHT
             stage.echo_marks()
-            stage.listener.send(1, (declare(256),))
-            stage.listener.send(1, (declare(256),))
+            stage.listener.send(SendToConnection(1, (declare(256),)))
+            stage.listener.send(SendToConnection(1, (declare(256),)))
             stage.listener.flush()
             await stage.until(lambda: len(stage.frames) == 10)
             assert [mark_of(frame) for _, frame in stage.frames] == list(range(10))
@@ -107,7 +108,7 @@ def test_a_slow_reader_is_not_read_from_and_loses_nothing(loop: str) -> None:
         async with Stage(TcpLimits(send_bytes_high=KIB)) as stage:
             client = await stage.connect()
             reply = frame_of(16 * MIB)
-            stage.listener.send(1, (reply,))
+            stage.listener.send(SendToConnection(1, (reply,)))
             stage.listener.flush()
             assert blocked_of(stage, 1) == SENDING
             await send(client, frame_of(300))
@@ -128,7 +129,7 @@ def test_a_slow_reader_is_closed_at_the_bound(loop: str) -> None:
         async with Stage(limits) as stage:
             await stage.connect()
             for _ in range(5):
-                stage.listener.send(1, (bytes(8 * MIB),))
+                stage.listener.send(SendToConnection(1, (bytes(8 * MIB),)))
                 stage.listener.flush()
             assert reason_of(stage, 1).endswith(f"limit {20 * MIB}")
             await stage.until(lambda: stage.closed == [1])
@@ -140,11 +141,11 @@ def test_the_core_is_told_of_replies_that_wait_and_that_have_left(loop: str) -> 
     async def main() -> None:
         async with Stage(TcpLimits(replies_bytes_max=64 * MIB)) as stage:
             client = await stage.connect()
-            stage.listener.send(1, (declare(256), bytes(100)))
+            stage.listener.send(SendToConnection(1, (declare(256), bytes(100))))
             stage.listener.flush()
             assert stage.written == []  # too little to speak of
             await receive(client, 356)
-            stage.listener.send(1, (declare(256), bytes(16 * MIB)))
+            stage.listener.send(SendToConnection(1, (declare(256), bytes(16 * MIB))))
             stage.listener.flush()
             (told,) = stage.written
             assert told.written_bytes == 612 + 16 * MIB
@@ -165,7 +166,7 @@ def test_a_lost_connection_takes_what_waits_with_it(loop: str) -> None:
     async def main() -> None:
         async with Stage(TcpLimits(replies_bytes_max=64 * MIB)) as stage:
             client = await stage.connect()
-            stage.listener.send(1, (declare(256), bytes(16 * MIB)))
+            stage.listener.send(SendToConnection(1, (declare(256), bytes(16 * MIB))))
             stage.listener.flush()
             assert stage.written[-1].waiting_bytes > 0
             client.close()
@@ -186,12 +187,12 @@ def test_a_reader_that_takes_nothing_is_closed_in_time(loop: str) -> None:
     async def main() -> None:
         async with Stage(TcpLimits(send_seconds=2)) as stage:
             client = await stage.connect()
-            stage.listener.send(1, (bytes(16 * MIB),))
+            stage.listener.send(SendToConnection(1, (bytes(16 * MIB),)))
             stage.listener.flush()
             for _ in range(3):  # It takes something in each period: it is slow, not dead.
                 stage.listener.sweep()
                 await take_some(stage, client)
-                stage.listener.send(1, (bytes(8 * MIB),))
+                stage.listener.send(SendToConnection(1, (bytes(8 * MIB),)))
                 stage.listener.flush()
                 stage.listener.sweep()
                 await settle()

@@ -8,6 +8,7 @@ import tracemalloc
 import pytest
 
 from headrace.base.limits import FRAME_BYTES_MAX, HEADER_BYTES, MIB
+from headrace.ports.network import SendToConnection
 from headrace.transports.limits import FRAME_BYTES_MAX_BEFORE_LOGIN, TcpLimits
 from headrace.transports.slabs import SLAB_BYTES
 from headrace.transports.tcp import TcpListener, make_connection_id
@@ -152,7 +153,7 @@ def test_replies_can_leave_before_the_turn_ends(loop: str) -> None:
             client = await stage.connect()
             await stage.until(lambda: len(stage.turns) == 1)  # which told of the connection
             stage.listener.memory.turn_bytes = 1000
-            stage.listener.send(1, (frame_of(HEADER_BYTES, 7),))
+            stage.listener.send(SendToConnection(1, (frame_of(HEADER_BYTES, 7),)))
             stage.listener.flush_replies()
             assert mark_of(await receive(client, HEADER_BYTES)) == 7
             assert stage.listener.memory.turn_bytes == 1000  # The turn goes on.
@@ -167,8 +168,10 @@ def test_a_reply_may_have_parts_of_any_kind(loop: str) -> None:
         async with Stage() as stage:
             client = await stage.connect()
             body = bytearray(frame_of(MIB))
-            stage.listener.send(1, (declare(600), memoryview(body)[:1000], bytearray(b"end")))
-            stage.listener.send(1, (body,))
+            stage.listener.send(
+                SendToConnection(1, (declare(600), memoryview(body)[:1000], bytearray(b"end")))
+            )
+            stage.listener.send(SendToConnection(1, (body,)))
             stage.listener.flush()
             got = await receive(client, 256 + 1000 + 3 + MIB)
             assert got == declare(600) + body[:1000] + b"end" + body
@@ -182,7 +185,7 @@ def test_a_reply_to_a_lost_connection_is_dropped(loop: str) -> None:
             client = await stage.connect()
             client.close()
             await stage.until(lambda: stage.closed == [1])
-            stage.listener.send(1, (declare(256),))
+            stage.listener.send(SendToConnection(1, (declare(256),)))
             stage.listener.close_connection(1, "too late")
             stage.listener.set_logged_in(1)
             stage.listener.flush()
@@ -195,7 +198,7 @@ def test_what_is_sent_without_a_request_buys_no_more_of_them(loop: str) -> None:
         async with Stage(TcpLimits(requests_in_flight_max=2)) as stage:
             client = await stage.connect()
             for _ in range(5):
-                stage.listener.send(1, (declare(256),))
+                stage.listener.send(SendToConnection(1, (declare(256),)))
             stage.listener.flush()
             await send(client, frame_of(256) * 4)
             await stage.until(lambda: len(stage.frames) == 2)
@@ -210,7 +213,7 @@ def test_closing_sends_the_replies_first(loop: str) -> None:
         async with Stage() as stage:
             client = await stage.connect()
             reply = frame_of(8 * MIB)
-            stage.listener.send(1, (reply,))
+            stage.listener.send(SendToConnection(1, (reply,)))
             stage.listener.close_connection(1, "evicted")
             stage.listener.flush()
             assert await receive(client, len(reply) + 1) == reply
@@ -235,7 +238,7 @@ def test_a_closing_connection_has_a_deadline(loop: str) -> None:
     async def main() -> None:
         async with Stage(TcpLimits(close_seconds=2)) as stage:
             await stage.connect()  # It never reads.
-            stage.listener.send(1, (bytes(16 * MIB),))
+            stage.listener.send(SendToConnection(1, (bytes(16 * MIB),)))
             stage.listener.close_connection(1, "evicted")
             for _ in range(2):
                 stage.listener.sweep()
@@ -309,7 +312,7 @@ def test_closing_the_listener_lets_replies_leave(loop: str) -> None:
         async with Stage() as stage:
             client = await stage.connect()
             reply = frame_of(8 * MIB)
-            stage.listener.send(1, (reply,))
+            stage.listener.send(SendToConnection(1, (reply,)))
             received = asyncio.ensure_future(receive(client, len(reply) + 1))
             await stage.listener.close(grace_seconds=5)
             assert await received == reply
@@ -324,7 +327,7 @@ def test_closing_the_listener_waits_only_so_long(loop: str) -> None:
     async def main() -> None:
         async with Stage() as stage:
             await stage.connect()  # It never reads.
-            stage.listener.send(1, (bytes(16 * MIB),))
+            stage.listener.send(SendToConnection(1, (bytes(16 * MIB),)))
             await stage.listener.close(grace_seconds=0.05)
             assert stage.closed == [1]
 

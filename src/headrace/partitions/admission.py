@@ -52,13 +52,9 @@ def is_op(partition: int, header: PrepareHeader, body: Buffer) -> bool:
     return True
 
 
-def check_batch(log: PartitionLog, batch: BatchHeader) -> None:
-    """Check that a batch follows what is here.
-
-    Raises:
-        CorruptError: It does not: a primary ordered it without knowing what it orders.
-    """
+def does_not_follow(log: PartitionLog, batch: BatchHeader) -> CorruptError:
+    """Return the error for a batch that a primary ordered without knowing what it orders."""
     if batch.base_offset != log.next_offset:
-        raise CorruptError(f"batch of offset {batch.base_offset} where {log.next_offset} follows")
-    if batch.base_timestamp < log.newest_stamp:
-        raise CorruptError(f"batch of time {batch.base_timestamp} after {log.newest_stamp}")
+        return CorruptError(f"batch of offset {batch.base_offset} where {log.next_offset} follows")
+    assert batch.base_timestamp < log.newest_stamp, "otherwise it follows"
+    return CorruptError(f"batch of time {batch.base_timestamp} after {log.newest_stamp}")

@@ -47,6 +47,7 @@ _HEAD = struct.Struct("<8sII16s")  # then the number of clients and the cluster
 _CLIENT = struct.Struct("<16sI4xQ16sI4x")  # client, user, watermark, bitmap, answers
 # Request, operation, result, op, its timestamp, base offset, base timestamp, checksum of the body.
 _ANSWER = struct.Struct("<QIIQQQQQ")
+_BATCH_STAMPS = struct.Struct("<8xQQ16xQ")  # of a batch: its offset, its stamp, its checksum
 _CHECKSUM_BYTES = 8
 _WINDOW_MASK = (1 << WINDOW) - 1
 
@@ -86,7 +87,7 @@ class _Client:
         assert above != 0, "a number is recorded once: consensus refuses to order it twice"
         if above > 0:
             # Far above, all that is known falls out of the window; no shift is ever larger.
-            shift = min(above, WINDOW + 1)
+            shift = above if above <= WINDOW else WINDOW + 1
             self.bitmap = ((self.bitmap << 1 | 1) << shift - 1) & _WINDOW_MASK
             self.watermark = request
         elif -above <= WINDOW:
@@ -130,6 +131,8 @@ class DedupTable:
         client = self._clients.get((header.client, header.user_id))
         if client is None or header.client == 0 or header.is_anew:
             return Verdict.NEW, b""
+        if header.request > client.watermark:
+            return Verdict.NEW, b""  # The usual case.
         answer = client.answers.get(header.request)
         if answer is not None:
             return self._judge_again(header, body, answer)
@@ -146,7 +149,7 @@ class DedupTable:
         if header.operation != operation or checksum != self._checksum_again(
             header, body, base_offset=base_offset, base_timestamp=stamp
         ):
-            return Verdict.NEW, b""
+            return Verdict.ANEW, b""
         payload = b""
         if operation == Operation.SEND_MESSAGES:
             payload = confirmation(self._namespace, base_offset)
@@ -190,7 +193,9 @@ class DedupTable:
     def is_applied(self, header: RequestHeader | PrepareHeader) -> bool:
         """Return whether a number is known to be applied, and not said to be used anew."""
         client = self._clients.get((header.client, header.user_id))
-        return client is not None and not header.is_anew and client.is_applied(header.request)
+        if client is None or header.is_anew or header.request > client.watermark:
+            return False  # The usual case.
+        return client.is_applied(header.request)
 
     # Recording.
 
@@ -206,6 +211,9 @@ class DedupTable:
         client = self._clients.pop(key, None)
         if client is None:
             client = _Client(header.request, 0)
+            if len(self._clients) >= self._clients_max:
+                del self._clients[next(iter(self._clients))]
+                self._probes.hit("dedup_evictions_total")
         elif header.is_anew and client.is_used(header.request):
             self._clients[key] = client
             self._probes.hit("dedup.number_used_anew")
@@ -218,9 +226,6 @@ class DedupTable:
         client.answers[header.request] = _answer_of(header, body, reply)
         if len(client.answers) > ANSWERS_MAX:
             del client.answers[next(iter(client.answers))]
-        if len(self._clients) > self._clients_max:
-            del self._clients[next(iter(self._clients))]
-            self._probes.hit("dedup_evictions_total")
 
     def check(self, commit: int) -> None:
         """Assert the relations of the table between two ops; all ops up to `commit` are applied."""
@@ -284,9 +289,7 @@ def _answer_of(header: PrepareHeader, body: Buffer, reply: bytes) -> bytes:
     """Return the parts of the reply, and the checksum that identifies a retry."""
     base_offset = base_timestamp = code = 0
     if header.operation == Operation.SEND_MESSAGES:
-        batch = decode_batch_header(body)
-        base_offset, base_timestamp = batch.base_offset, batch.base_timestamp
-        checksum = batch.checksum
+        base_offset, base_timestamp, checksum = _BATCH_STAMPS.unpack_from(body)
     else:
         # Up to where segments go is decided anew for a retry: it is known by what was asked for.
         is_resolved = header.operation == Operation.DELETE_SEGMENTS

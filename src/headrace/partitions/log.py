@@ -19,13 +19,15 @@ from collections.abc import Iterator
 from itertools import pairwise
 from operator import attrgetter
 
+from headrace.base.checksum import xxh3_64
 from headrace.base.limits import SEGMENT_HEADER_BYTES
 from headrace.kernel import fold
 from headrace.partitions.index import MARK_BYTES, SegmentIndex
 from headrace.partitions.options import PartitionOptions
-from headrace.partitions.pieces import Mark, Piece, is_marked
+from headrace.partitions.pieces import Mark, Piece
+from headrace.partitions.pieces import is_marked as is_marked_at
 from headrace.ports.segments import SegmentFile
-from headrace.wire.batches import BatchHeader, chain_batch
+from headrace.wire.batches import CHAIN, BatchHeader
 
 _BASE_OFFSET = attrgetter("base_offset")
 _NEWEST_STAMP = attrgetter("newest_stamp")
@@ -79,11 +81,14 @@ class Segment:
         assert header.base_timestamp >= self.newest_stamp, "stamps of a file never fall"
         assert not self.is_sealed, "a sealed segment does not grow"
         assert self.index is not None
-        marked = is_marked(piece.length, piece.length + header.length, self.index_step_bytes)
+        start, step_bytes = piece.length, self.index_step_bytes
+        end = start + header.length
+        # As `is_marked`, which is not called for every batch.
+        marked = start == 0 or start // step_bytes != end // step_bytes
         if marked or self.index.is_late:
             self._mark(header, position, piece, is_marked=marked)
-        piece.length += header.length
-        piece.chain = chain_batch(piece.chain, header.checksum)
+        piece.length = end
+        piece.chain = xxh3_64(CHAIN.pack(piece.chain, header.checksum))  # as `chain_batch`
         self.length = position + header.length
         self.end_offset = end_offset
         self.newest_stamp = header.base_timestamp
@@ -93,6 +98,8 @@ class Segment:
     def _mark(self, header: BatchHeader, position: int, piece: Piece, *, is_marked: bool) -> None:
         """Note a batch in the index, and in the digest that will prove the index file."""
         assert self.index is not None
+        end = piece.length + header.length
+        assert is_marked == is_marked_at(piece.length, end, self.index_step_bytes), "one rule"
         assert piece.first_offset <= header.base_offset, "a mark lies in its piece"
         mark = Mark(header.base_offset, header.base_timestamp, position, piece.chain)
         if is_marked:
@@ -168,16 +175,16 @@ class PartitionLog:
         """Place a batch at the end; return its segment and its position there."""
         assert header.base_offset == self.next_offset, "a batch follows the log"
         assert header.base_timestamp >= self.newest_stamp, "stamps never fall"
-        segment = self.active
-        if segment is None:
-            assert not self.segments or self.segments[-1].end_offset <= self.next_offset, (
+        segment = self.segments[-1] if self.segments else None
+        if segment is None or segment.is_sealed:
+            assert segment is None or segment.end_offset <= self.next_offset, (
                 "a segment lies behind those before it"
             )
             segment = self.begin_segment(self.next_offset)
             segment.index = SegmentIndex(segment.pieces)
         end_offset = header.base_offset + header.messages_count
         position = segment.append(header, end_offset, self._options.piece_bytes)
-        segment.is_sealed = segment.batch_bytes >= self._options.segment_bytes
+        segment.is_sealed = segment.length - SEGMENT_HEADER_BYTES >= self._options.segment_bytes
         assert end_offset > self.next_offset, "a batch has a message"
         self.next_offset = end_offset
         self.newest_stamp = header.base_timestamp

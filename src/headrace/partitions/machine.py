@@ -22,7 +22,8 @@ import msgspec
 
 from headrace.base.checksum import xxh3_64
 from headrace.base.ids import unpack_namespace
-from headrace.partitions.admission import BODIES, check_batch, is_op
+from headrace.kernel.layout import BATCH_HEADER_BYTES, MESSAGE_COUNT_AT
+from headrace.partitions.admission import BODIES, does_not_follow, is_op
 from headrace.partitions.confirm import confirmation
 from headrace.partitions.gather import Polled, PollStart
 from headrace.partitions.install import check_pieces, state_artifact
@@ -71,7 +72,7 @@ from headrace.wire.commands.internal import (
     Retain,
 )
 from headrace.wire.commands.segments import SegmentPlan
-from headrace.wire.errors import Code, CorruptError, RefusedError
+from headrace.wire.errors import Code, CorruptError, DecodeError, RefusedError
 from headrace.wire.numbers import ConsumerKind, Operation
 from headrace.wire.replica.artifacts import ArtifactKind
 from headrace.wire.replica.prepares import PrepareHeader
@@ -79,6 +80,7 @@ from headrace.wire.replies import RESULT_OK, encode_rejection
 from headrace.wire.requests import RequestHeader
 
 _STORES = (Operation.STORE_CONSUMER_OFFSET, Operation.AUTO_COMMIT_OFFSET)
+_COUNT = struct.Struct("<I")  # the number of messages of a batch
 _LINK = struct.Struct("<QQQQQ")  # hash so far, of the op, and what came of it
 
 
@@ -275,8 +277,9 @@ class PartitionMachine:
         Raises:
             RefusedError: The request cannot be granted; nothing has changed.
         """
-        if self._prepared.ops_count == 0:
-            self._prepared.begin(self._log, self._generation)
+        prepared = self._prepared
+        if prepared.ops_count == 0:
+            prepared.begin(self._log, self._generation)
         if header.operation == Operation.SEND_MESSAGES:
             body = self._stamp(body, timestamp)
         elif header.operation == Operation.RETAIN:
@@ -286,22 +289,26 @@ class PartitionMachine:
             check = self._preparations.get(header.operation)
             if check is not None:
                 check(body)
-        self._prepared.ops_count += 1
-        assert self._prepared.generation >= self._generation, "a purge that is applied was prepared"
-        assert self._prepared.newest_stamp >= self._log.newest_stamp, "stamps never fall"
+        prepared.ops_count += 1
+        assert prepared.generation >= self._generation, "a purge that is applied was prepared"
+        assert prepared.newest_stamp >= self._log.newest_stamp, "stamps never fall"
         return body
 
     def _stamp(self, body: Buffer, timestamp: int) -> Buffer:
-        if self.fence is not None:
-            raise RefusedError(Code.CANNOT_APPEND_MESSAGE, what=self.fence)
-        if isinstance(body, bytes) or (isinstance(body, memoryview) and body.readonly):
+        fence = self._writer.fence
+        if fence is not None:
+            raise RefusedError(Code.CANNOT_APPEND_MESSAGE, what=fence)
+        if type(body) is not bytearray and (type(body) is not memoryview or body.readonly):
             body = bytearray(body)
         prepared = self._prepared
         assert (
             prepared.generation > self._generation or prepared.next_offset >= self._log.next_offset
         ), "offsets of one history are given out in order"
-        messages_count = decode_batch_header(body).messages_count
-        timestamp = max(timestamp, prepared.newest_stamp)
+        if len(body) < BATCH_HEADER_BYTES:
+            raise DecodeError(f"batch of {len(body)} bytes")
+        (messages_count,) = _COUNT.unpack_from(body, MESSAGE_COUNT_AT)
+        if timestamp < prepared.newest_stamp:  # noqa: PLR1730 - a call less for every send
+            timestamp = prepared.newest_stamp
         admit_batch(
             body,
             messages_count,
@@ -488,7 +495,7 @@ class PartitionMachine:
     def _mix(self, operation: int, op_hash: int) -> None:
         """Note an op and the state that it led to in the hash."""
         log = self._log
-        outcome = len(log.segments) << 32 ^ log.size_bytes ^ len(self._offsets) << 48
+        outcome = len(log.segments) << 32 ^ log.size_bytes ^ len(self._offsets.by_consumer) << 48
         self._hash = xxh3_64(
             _LINK.pack(self._hash, operation, op_hash, log.next_offset, outcome & (1 << 64) - 1)
         )
@@ -497,16 +504,19 @@ class PartitionMachine:
         batch = decode_batch_header(body)
         assert batch.length == len(body), "the frame was verified when it came"
         assert batch.partition_id == self._namespace.partition, "it was admitted by `admits`"
-        check_batch(self._log, batch)
-        segment, position = self._log.append(batch)
+        log, tails = self._log, self._shared.tails
+        if batch.base_offset != log.next_offset or batch.base_timestamp < log.newest_stamp:
+            raise does_not_follow(log, batch)
+        segment, position = log.append(batch)
         assert segment.length == position + batch.length, "the batch is the last of its segment"
-        assert segment.end_offset == self._log.next_offset, "the segment is the last of the log"
+        assert segment.end_offset == log.next_offset, "the segment is the last of the log"
         if self._writer.fence is None:
             data = tail_copy(body)
-            end_offset = self._log.next_offset
+            end_offset = log.next_offset
             self._tail.append(TailBatch(batch.base_offset, end_offset, batch.base_timestamp, data))
             self._writer.put(segment, position, data, self._tail, end_offset)
-            self._shared.tails.shrink()
+            if tails.bytes_held > tails.bytes_max:
+                tails.shrink()
         else:
             self._writer.is_lacking = True
         if segment.is_sealed:

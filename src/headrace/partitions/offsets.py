@@ -29,15 +29,12 @@ class StoredMark(msgspec.Struct, frozen=True):
 class ConsumerOffsets:
     """All stored offsets of one partition."""
 
-    __slots__ = ("_ahead", "_offsets", "_offsets_max")
+    __slots__ = ("_ahead", "_offsets_max", "by_consumer")
 
     def __init__(self, offsets_max: int) -> None:
         self._offsets_max = offsets_max
-        self._offsets: dict[tuple[ConsumerKind, int], int] = {}
+        self.by_consumer: dict[tuple[ConsumerKind, int], int] = {}
         self._ahead: dict[tuple[ConsumerKind, int], None] = {}
-
-    def __len__(self) -> int:
-        return len(self._offsets)
 
     def find(self, kind: ConsumerKind, consumer_id: int) -> int | None:
         """Return a stored offset, if there is one.
@@ -49,63 +46,63 @@ class ConsumerOffsets:
         if key in self._ahead:
             raise RefusedError(
                 Code.INVALID_OFFSET,
-                offset=self._offsets[key],
+                offset=self.by_consumer[key],
                 what="stored beyond the recovered data: store it anew or delete it",
             )
-        return self._offsets.get(key)
+        return self.by_consumer.get(key)
 
     def peek(self, kind: ConsumerKind, consumer_id: int) -> int | None:
         """Return a stored offset as it is."""
-        return self._offsets.get((kind, consumer_id))
+        return self.by_consumer.get((kind, consumer_id))
 
     def refusal_to_store(self, kind: ConsumerKind, consumer_id: int) -> Code | None:
         """Return why an offset cannot be stored, or None if it can."""
-        is_new = (kind, consumer_id) not in self._offsets
-        if is_new and len(self._offsets) >= self._offsets_max:
+        is_new = (kind, consumer_id) not in self.by_consumer
+        if is_new and len(self.by_consumer) >= self._offsets_max:
             return Code.CONSUMER_OFFSET_LIMIT_REACHED
         return None
 
     def store(self, kind: ConsumerKind, consumer_id: int, offset: int) -> None:
         """Store an offset, also a smaller one."""
-        assert len(self._offsets) < self._offsets_max or (kind, consumer_id) in self._offsets, (
-            "a new consumer has room: the op was refused otherwise"
-        )
-        self._offsets[kind, consumer_id] = offset
+        assert (
+            len(self.by_consumer) < self._offsets_max or (kind, consumer_id) in self.by_consumer
+        ), "a new consumer has room: the op was refused otherwise"
+        self.by_consumer[kind, consumer_id] = offset
         self._ahead.pop((kind, consumer_id), None)
 
     def delete(self, kind: ConsumerKind, consumer_id: int) -> bool:
         """Forget an offset; return whether there was one."""
         self._ahead.pop((kind, consumer_id), None)
-        return self._offsets.pop((kind, consumer_id), None) is not None
+        return self.by_consumer.pop((kind, consumer_id), None) is not None
 
     def clear(self) -> None:
         """Forget all."""
-        assert len(self._ahead) <= len(self._offsets), "only a stored offset can be ahead"
-        self._offsets.clear()
+        assert len(self._ahead) <= len(self.by_consumer), "only a stored offset can be ahead"
+        self.by_consumer.clear()
         self._ahead.clear()
 
     def smallest(self) -> int | None:
         """Return the smallest stored offset: every consumer has read up to it."""
-        return min(self._offsets.values(), default=None)
+        return min(self.by_consumer.values(), default=None)
 
     def lowest(self, *, but: Container[tuple[ConsumerKind, int]]) -> int | None:
         """Return the smallest offset of all but some consumers and groups."""
-        found = [offset for key, offset in self._offsets.items() if key not in but]
+        found = [offset for key, offset in self.by_consumer.items() if key not in but]
         return min(found, default=None)
 
     def check(self, next_offset: int) -> None:
         """Assert that offsets lie in the data, but for those that recovery has marked."""
-        assert self._ahead.keys() <= self._offsets.keys(), "only a stored offset can be ahead"
-        for key, offset in self._offsets.items():
+        assert self._ahead.keys() <= self.by_consumer.keys(), "only a stored offset can be ahead"
+        for key, offset in self.by_consumer.items():
             assert 0 <= offset < next_offset or key in self._ahead, "a stored offset was consumed"
         smallest, lowest = self.smallest(), self.lowest(but=())
         assert smallest == lowest, "who is excepted from nothing waits for all"
 
     def marks(self) -> Iterator[StoredMark]:
         """Return all offsets in a fixed order."""
-        for kind, consumer_id in sorted(self._offsets):
+        for kind, consumer_id in sorted(self.by_consumer):
             key = (kind, consumer_id)
-            yield StoredMark(kind, consumer_id, self._offsets[key], key in self._ahead)
+            yield StoredMark(kind, consumer_id, self.by_consumer[key], key in self._ahead)
 
     def restore(self, marks: Iterable[StoredMark], *, next_offset: int, policy: AheadPolicy) -> int:
         """Take over all offsets; return how many were found beyond the data."""
@@ -113,7 +110,7 @@ class ConsumerOffsets:
         found = 0
         for mark in marks:
             key = (mark.kind, mark.id)
-            self._offsets[key] = mark.offset
+            self.by_consumer[key] = mark.offset
             is_beyond = mark.offset >= next_offset
             found += is_beyond
             if not is_beyond and not mark.is_ahead:
@@ -121,8 +118,8 @@ class ConsumerOffsets:
             if policy == AheadPolicy.FAIL:
                 self._ahead[key] = None
             elif next_offset == 0:
-                del self._offsets[key]  # There is no message that it could stand at.
+                del self.by_consumer[key]  # There is no message that it could stand at.
             else:
-                self._offsets[key] = min(mark.offset, next_offset - 1)
+                self.by_consumer[key] = min(mark.offset, next_offset - 1)
         assert policy == AheadPolicy.FAIL or not self._ahead, "by this policy none stays ahead"
         return found

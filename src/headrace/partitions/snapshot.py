@@ -71,7 +71,7 @@ def encode_snapshot(
             state_hash,
             len(log.segments),
             len(log.gaps),
-            len(offsets),
+            len(offsets.by_consumer),
         )
     ]
     parts += [_encode_segment(segment) for segment in log.segments]
@@ -80,7 +80,7 @@ def encode_snapshot(
         _MARK.pack(mark.kind, _AHEAD if mark.is_ahead else 0, mark.id, mark.offset)
         for mark in offsets.marks()
     ]
-    count = 1 + len(log.segments) + len(log.gaps) + len(offsets)
+    count = 1 + len(log.segments) + len(log.gaps) + len(offsets.by_consumer)
     assert len(parts) == count, "all is written"
     covered = b"".join(parts)
     return covered + xxh3_64(covered).to_bytes(_CHECKSUM_BYTES, "little")

@@ -113,7 +113,7 @@ class MemoryTail:
             assert batch.base_offset >= last.end_offset, "offsets rise from batch to batch"
             assert batch.timestamp >= last.timestamp, "stamps never fall"
         self._batches.append(batch)
-        size = memory_of(batch)
+        size = len(batch.data) + BATCH_OBJECTS_BYTES  # as `memory_of`
         self.bytes_held += size
         self._budget.bytes_held += size
 

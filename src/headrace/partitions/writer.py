@@ -173,21 +173,17 @@ class SegmentWriter:
             self.is_lacking = True
             return  # They stay in the journal; here they would only fill the memory.
         if position == SEGMENT_HEADER_BYTES:
-            self._put(segment, 0, header_block(segment.file), None, segment.base_offset)
-        self._put(segment, position, data, tail, end_offset)
+            self._put_header(segment)
+        self._sequence = sequence = self._sequence + 1
+        self._waiting.append(_Write(segment, position, data, tail, end_offset, sequence))
+        self.waiting_bytes += len(data)
         if tail is None:
-            self._fetched = self._sequence
+            self._fetched = sequence
 
-    def _put(
-        self,
-        segment: Segment,
-        position: int,
-        data: Buffer,
-        tail: MemoryTail | None,
-        end_offset: int,
-    ) -> None:
+    def _put_header(self, segment: Segment) -> None:
         self._sequence += 1
-        self._waiting.append(_Write(segment, position, data, tail, end_offset, self._sequence))
+        data = header_block(segment.file)
+        self._waiting.append(_Write(segment, 0, data, None, segment.base_offset, self._sequence))
         self.waiting_bytes += len(data)
 
     def on_memory_gone(self) -> None:

@@ -103,6 +103,7 @@ class Verdict(IntEnum):
     FENCED = 4  # a later login of the same client id holds the session
     UNMINTED = 5  # a session number that no login was ever given
     REUSED = 6  # a number that stood for another request
+    ANEW = 7  # a new request, though its number stands for an applied one
 
 
 class RequestTable(Protocol):

@@ -1,6 +1,6 @@
 """What the core sends and receives: frames between replicas, requests and replies, time."""
 
-from typing import TypeAlias
+from typing import TypeAlias, final
 
 import msgspec
 
@@ -10,6 +10,7 @@ from headrace.wire.numbers import Transport
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
+@final
 class SendFrame(msgspec.Struct, frozen=True):
     """Send a frame to another replica; it may be lost without notice."""
 
@@ -17,6 +18,7 @@ class SendFrame(msgspec.Struct, frozen=True):
     frame: bytes
 
 
+@final
 class SendReply(msgspec.Struct, frozen=True):
     """Answer a client of this node; the frame is a reply or an eviction.
 

@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from headrace.ports.disk import OnStore
 from headrace.ports.network import (
     CloseConnection,
     ConnectionClosed,
@@ -44,8 +45,12 @@ _ROUNDS_MAX = 64
 # Requests that came while the process stood still wait until the shard knows how long that was:
 # what a primary may say rests on its clock (O6.2).
 _STALL_TICKS = 2
-# Nothing answers these at once, so that a turn that only replies asks no world for events.
-_UNANSWERED = frozenset((SendToConnection, SendReply, SendFrame, CloseConnection, ReadConnections))
+_STALL_SECONDS = _STALL_TICKS * TICK_SECONDS
+# No world has an event for these when they are carried out: what answers them at once is returned
+# by their handler, so that a turn that only journals and replies asks no world.
+_UNASKED = frozenset(
+    (OnStore, SendToConnection, SendReply, SendFrame, CloseConnection, ReadConnections)
+)
 
 _log = logging.getLogger(__name__)
 
@@ -98,8 +103,9 @@ class Pump:
         self._timer: asyncio.TimerHandle | None = None
         self._began = 0.0
         self._now = 0
+        self._told_at = 0.0  # when the shard was told the time
         self._step: Callable[[Any], Sequence[object]] = _refuse_step
-        self._handlers: dict[type, Callable[[Any], None]] = {}
+        self._handlers: dict[type, Callable[[Any], object | None]] = {}
         self._worlds: tuple[World, ...] = ()
         self._ends_turn: Callable[[], None] = _do_nothing
         # What the next turn takes, in this order; worlds come before the frames.
@@ -118,14 +124,14 @@ class Pump:
         self,
         core: Core,
         *,
-        carry_out: Mapping[type, Callable[[Any], None]],
+        carry_out: Mapping[type, Callable[[Any], object | None]],
         worlds: Sequence[World] = (),
         ends_turn: Callable[[], None] | None = None,
     ) -> None:
         """Start the core and run it until `stop`.
 
-        `carry_out` has a handler for the type of every effect; `ends_turn` is called when all
-        effects of a turn have been carried out.
+        `carry_out` has a handler for the type of every effect, which may return the event that
+        answers it at once; `ends_turn` is called when all effects of a turn have been carried out.
 
         Raises:
             PumpFailedError: The core, a handler or a world raised; its cause says what.
@@ -138,7 +144,7 @@ class Pump:
         self._worlds = tuple(worlds)
         self._ends_turn = ends_turn or _do_nothing
         self._is_running = True
-        self._began = time.monotonic()
+        self._began = self._told_at = time.monotonic()
         self._time = Ticked(0, _wall())
         self._guard(lambda: self._start(core))
         try:
@@ -153,7 +159,11 @@ class Pump:
             self._ended.set_result(None)
 
     def _start(self, core: Core) -> None:
-        self._carry_out(core.start())
+        for effect in core.start():
+            answer = self._handlers[type(effect)](effect)
+            if answer is not None:
+                self._early.append(answer)
+        self._is_asking = True
         self._arm()
         self._turn()
 
@@ -168,8 +178,10 @@ class Pump:
     def put(self, connection: int, frame: bytearray) -> None:
         """Take a whole frame of a connection into this turn."""
         self._frames.append((connection, frame))
-        if not self._is_scheduled:
-            self._schedule()
+        if not self._is_scheduled and self._is_running:
+            assert self._loop is not None
+            self._is_scheduled = True
+            self._loop.call_soon(self._guard, self._turn)
 
     def tell(self, event: object) -> None:
         """Take news into this turn: of a connection, or of the host."""
@@ -189,11 +201,7 @@ class Pump:
         if self._is_running:
             assert self._loop is not None
             self._is_scheduled = True
-            self._loop.call_soon(self._on_scheduled)
-
-    def _on_scheduled(self) -> None:
-        self._is_scheduled = False
-        self._guard(self._turn)
+            self._loop.call_soon(self._guard, self._turn)
 
     def _on_woken(self) -> None:
         # Cleared before the events are taken: one that comes later wakes again.
@@ -211,6 +219,7 @@ class Pump:
         now = int((time.monotonic() - self._began) / TICK_SECONDS)
         if now - self._now >= ticks_min:
             self._now = now
+            self._told_at = self._began + now * TICK_SECONDS
             # In place of one that waits: it may have been delivered in this very turn, before the
             # process was stopped, and time must not fall.
             self._time = Ticked(now, _wall())
@@ -243,19 +252,34 @@ class Pump:
 
     def _turn(self) -> None:
         """Step through all queued events, and those that answer their effects at once."""
-        step, carry_out = self._step, self._carry_out
+        self._is_scheduled = False
+        step, handlers = self._step, self._handlers
+        events = self._gather()
         for _ in range(_ROUNDS_MAX):
-            for event in self._gather():
-                carry_out(step(event))
-            if not (self._is_asking and self._is_running):
+            answers: list[object] = []
+            for event in events:
+                for effect in step(event):
+                    kind = type(effect)
+                    answer = handlers[kind](effect)
+                    if answer is not None:
+                        answers.append(answer)
+                    elif kind not in _UNASKED:
+                        self._is_asking = True
+            if not self._is_running:
                 break
+            if self._is_asking:
+                answers += self._gather()
+            elif not answers:
+                break
+            events = answers
         else:
+            self._early += events
             self._schedule()
         self._ends_turn()
 
     def _gather(self) -> list[object]:
         """Return the events of one round: time, arrivals, worlds, requests, departures."""
-        if self._frames:
+        if self._frames and time.monotonic() - self._told_at >= _STALL_SECONDS:
             self._tell_time(ticks_min=_STALL_TICKS)
         events, self._early = self._early, []
         if self._time is not None:
@@ -267,19 +291,11 @@ class Pump:
                 events += world.take_events()
         if self._frames:
             frames, self._frames = self._frames, []
-            events.append(RequestsArrived(tuple(frames), _wall()))
+            events.append(RequestsArrived(tuple(frames), time.time_ns() // 1000))
         if self._late:
             events += self._late
             self._late = []
         return events
-
-    def _carry_out(self, effects: Sequence[object]) -> None:
-        handlers = self._handlers
-        for effect in effects:
-            kind = type(effect)
-            handlers[kind](effect)
-            if kind not in _UNANSWERED:
-                self._is_asking = True
 
 
 def _refuse_step(event: object) -> Sequence[object]:

@@ -214,14 +214,14 @@ class Node:
                 self._hasher,
                 self._snapshots,
             ],
-            ends_turn=self._end_turn,
+            ends_turn=self.tcp.flush,
         )
 
-    def _handlers(self) -> dict[type, Callable[[Any], None]]:
+    def _handlers(self) -> dict[type, Callable[[Any], object | None]]:
         """Return the handler of each effect of the shard."""
-        carry_out: dict[type, Callable[[Any], None]] = {
+        carry_out: dict[type, Callable[[Any], object | None]] = {
             OnStore: self._on_store,
-            SendToConnection: self._send,
+            SendToConnection: self.tcp.send,
             ConnectionTrusted: self._trust,
             CloseConnection: lambda effect: self.tcp.close_connection(
                 effect.connection, effect.reason
@@ -238,11 +238,10 @@ class Node:
         carry_out[WriteSegment] = self._write_segment
         return carry_out
 
-    def _on_store(self, effect: OnStore) -> None:
-        self._carry_out_on[effect.store](effect.effect)
-
-    def _send(self, effect: SendToConnection) -> None:
-        self.tcp.send(effect.connection, effect.parts)
+    def _on_store(self, effect: OnStore) -> FromStore | None:
+        store = effect.store
+        event = self._carry_out_on[store](effect.effect)
+        return None if event is None else FromStore(store, event)
 
     def _trust(self, effect: ConnectionTrusted) -> None:
         if effect.is_trusted:
@@ -263,9 +262,6 @@ class Node:
         """
         self.tcp.flush_replies()
         self._segments.submit(effect)
-
-    def _end_turn(self) -> None:
-        self.tcp.flush()
 
     # Running.
 

@@ -41,9 +41,9 @@ class Delivery:
         """Deliver the replies of a plane; the rest leaves the shard."""
         out = self._out
         for effect in effects:
-            if isinstance(effect, SendReply):
+            if type(effect) is SendReply:
                 self._deliver(effect)
-            elif isinstance(effect, SendFrame):
+            elif type(effect) is SendFrame:
                 out.append(effect)
             else:
                 out.append(OnStore(store, effect))

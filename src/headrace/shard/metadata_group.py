@@ -36,23 +36,24 @@ class MetadataGroup:
     ) -> None:
         """Take up the group with its past; it begins to live when `may_begin` says so."""
         self._clock = clock
-        self._machine = MetadataMachine()
+        self.machine = MetadataMachine()
         self.sessions = ClientTable()
         self.plane = Plane(config, opened, may_begin=may_begin, reserve_parts=self._reserve_parts)
-        watched = watch(None, self._machine)
+        watched = watch(None, self.machine)
         self.plane.add_group(GroupConfig(METADATA_GROUP), watched, self.sessions)
         self.replica = self.plane.groups[METADATA_GROUP]
+        self._replica_state = self.replica.state
         self.boot_head = self.replica.op  # the end of the log as the disk had it
 
     @property
     def state(self) -> State:
         """Return what the group has decided, as far as it is applied here."""
-        return self._machine.state
+        return self.machine.state
 
     @property
     def commit(self) -> int:
         """Return how far that is."""
-        return self.replica.commit_min
+        return self._replica_state.commit_min
 
     @property
     def is_primary(self) -> bool:
@@ -89,7 +90,7 @@ class MetadataGroup:
 
     def take_applied(self) -> list[Applied]:
         """Return the ops about users and removals that were applied since the last call."""
-        return self._machine.take_applied()
+        return self.machine.take_applied()
 
     def put_request(self, header: RequestHeader, body: Buffer) -> None:
         """Hand a request to the group; its reply comes with the end of a turn."""

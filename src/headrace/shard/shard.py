@@ -189,7 +189,7 @@ class Shard:
         for stage, run in self._stages:
             if stage.is_awake:
                 run()
-        out = list(self._turn.out)
+        out = self._turn.out[:]
         self._turn.out.clear()
         return out
 
@@ -206,14 +206,16 @@ class Shard:
     def _on_requests(self, event: RequestsArrived) -> None:
         if event.wall:
             self._timekeeper.look(event.wall)
-        get, route = self.front.connections.get, self._route
+        get, route = self.front.connections.by_number.get, self._route
         for number, frame in event.frames:
             connection = get(number)
             if connection is not None:
                 route(connection, frame)
 
     def _on_store(self, event: FromStore) -> None:
-        self._planes[event.store].take(event.event)
+        plane = self._planes[event.store]
+        plane.inbox.is_awake = plane.is_stirred = True
+        plane.on_event[type(event.event)](event.event)
 
     def _on_frames(self, event: FramesArrived) -> None:
         """Pass each frame to its plane: lives and heartbeats belong to one store."""
@@ -339,4 +341,4 @@ class Shard:
         return all(plane.store.is_open for plane in self._planes)
 
     def _given(self, group: int) -> int:
-        return self.partitions.next_offset(group)
+        return self.partitions.locals[group].machine.prepared_offset

@@ -83,10 +83,13 @@ class DataStages:
         """Apply and answer."""
         plane = self._plane
         self._delivery.emit(DATA_STORE, plane.close_turn())
-        if plane.checkpoints_done != self._checkpoints_done:
-            self._checkpoints_done = plane.checkpoints_done
+        done_count = plane.checkpoints.done_count
+        if done_count != self._checkpoints_done:
+            self._checkpoints_done = done_count
             self._partitions.flushes.on_checkpointed()
-        self._partitions.storing.is_awake = True
+        if plane.touched or plane.is_stirred or self._partitions.shared.busy:
+            plane.is_stirred = False
+            self._partitions.storing.is_awake = True
 
     def store(self) -> None:
         """Hand batches to segments, and wake the polls that wait for any of that."""

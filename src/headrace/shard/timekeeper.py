@@ -30,7 +30,8 @@ class Timekeeper:
         turn: Turn,
     ) -> None:
         self._metadata = metadata
-        self._planes = planes
+        self._shared = [plane.shared for plane in planes]
+        self._learnt = -1  # the newest committed stamp that was learnt; one of 0 says nothing
         self._clock = turn.clock
         self._probes = turn.probes
         self._time = turn.clock.time
@@ -47,9 +48,13 @@ class Timekeeper:
 
     def look(self, wall: int) -> None:
         """Take what the clock says between two ticks."""
-        self._learn()
-        self._time.look(wall)
-        self._tell()
+        time, stamp = self._time, self._metadata.machine.state.timestamp
+        if stamp != self._learnt or time.now < stamp:
+            self._learn()
+        time.look(wall)
+        now = time.now
+        for shared in self._shared:
+            shared.wall = now
 
     def after_turn(self) -> None:
         """Hear of the very first stamp at once: nothing may be stamped by the clock after it."""
@@ -70,6 +75,7 @@ class Timekeeper:
             # A replica that comes back knows its log before it hears how far that is committed.
             self._time.learn(self._metadata.replica.timestamp, is_committed=False)
             return
+        self._learnt = stamp
         if not self._time.is_known:
             stamp = max(stamp, self._supported_time)
         self._time.learn(stamp)
@@ -77,8 +83,8 @@ class Timekeeper:
     @property
     def _newest_stamp(self) -> int:
         """Return the newest committed stamp: one that was only prepared may never have been."""
-        return self._metadata.state.timestamp
+        return self._metadata.machine.state.timestamp
 
     def _tell(self) -> None:
-        for plane in self._planes:
-            plane.set_wall(self._time.now)
+        for shared in self._shared:
+            shared.wall = self._time.now

@@ -178,8 +178,8 @@ class Checkpointer:
         ring = self._journal.ring
         if self._is_healing:
             return True
-        if len(ring.used) == 1:
-            return False
+        if ring.head is ring.used[0]:
+            return False  # There is one file, which is written.
         if self._journal.placed_bytes < self._gain_at:
             return self._is_short and self._now >= self._again_at
         return self._is_short or ring.used_bytes * 4 >= ring.admission_bytes * 3

@@ -87,6 +87,17 @@ class Index:
         runs = self._runs.get(group)
         if runs is None:
             runs = self._runs[group] = []
+        elif runs and (last := runs[-1]).end == op and last.ordinal == place.ordinal:
+            # The usual case: the next op of the group, in the same file.
+            last.packed += _PLACE.pack(
+                place.header_hash,
+                place.header_at,
+                place.body_at,
+                place.body_bytes,
+                place.is_never_held,
+            )
+            last.end = op + 1
+            return
         at = len(runs)
         if at and runs[-1].end > op:
             at = _split(runs, op)

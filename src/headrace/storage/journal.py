@@ -26,6 +26,8 @@ from headrace.storage.index import Index
 from headrace.storage.outbox import Outbox
 from headrace.storage.records import (
     ENTRY_BYTES,
+    FLAG_NEVER_HELD,
+    INDEXED,
     PREPARE_ENTRY_BYTES,
     RECORD_ALIGNMENT,
     RECORD_HEADER_BYTES,
@@ -36,9 +38,8 @@ from headrace.storage.records import (
     Kind,
     Place,
     build_record,
+    entries_bytes_max,
     prepare_body_bytes,
-    prepare_group,
-    prepare_op,
     record_bytes,
 )
 from headrace.storage.ring import CONTROL_FILES_FREE, Ring
@@ -99,8 +100,11 @@ class Journal:
         self._record_bytes_max = record_bytes_max
         self._previous = start.previous
         self._outbox = outbox
-        self._chunks: list[list[Entry]] = []
-        self._chunk_bytes: list[int] = []
+        # The entries of the next record and their size, and before it the records that are full.
+        self._staged: list[Entry] = []
+        self._staged_bytes = 0
+        self._full: list[tuple[list[Entry], int]] = []
+        self._entries_bytes_max = entries_bytes_max(record_bytes_max)
         self._queue: deque[_Batch] = deque()
         self._now = 0
         self._recorded = sequence  # the highest synced sequence that stands in a record
@@ -121,34 +125,45 @@ class Journal:
     @property
     def is_idle(self) -> bool:
         """Whether nothing is staged and nothing waits for its place."""
-        return not self._chunks and not self._queue
+        return not self._staged and not self._queue
 
-    def stage(self, entry: Entry) -> None:
-        """Add an entry to the next record."""
-        size = entry.size
-        assert record_bytes(size) <= self._record_bytes_max, "admission has refused larger ones"
-        if not self._chunks or not self._holds(self._chunk_bytes[-1] + size):
-            self._chunks.append([])
-            self._chunk_bytes.append(0)
-        self._chunks[-1].append(entry)
-        self._chunk_bytes[-1] += size
+    def stage(self, entry: Entry, size: int) -> None:
+        """Add an entry of that size to the next record."""
+        assert size <= self._entries_bytes_max, "admission has refused larger ones"
+        staged_bytes = self._staged_bytes + size
+        if staged_bytes > self._entries_bytes_max:
+            self._full.append((self._staged, self._staged_bytes))
+            self._staged, staged_bytes = [], size
+        self._staged.append(entry)
+        self._staged_bytes = staged_bytes
 
-    def flush(self, *, sync: bool, is_awaited: bool) -> int:
+    def flush(self, *, sync: bool, is_awaited: bool = True) -> int:
         """Queue what was staged; return the sequence of its last record, 0 if there is none.
 
-        With `is_awaited` the disk reports the write too, not only the sync.
+        Without `sync` a sync follows after 5 ticks or 16 MiB. With `is_awaited` the disk reports
+        the write too, not only the sync.
         """
-        if not self._chunks:
+        entries = self._staged
+        if not entries:
             return 0
-        chunks, sizes = self._chunks, self._chunk_bytes
-        self._chunks, self._chunk_bytes = [], []
-        for chunk, size in zip(chunks, sizes, strict=True):
-            is_last = chunk is chunks[-1]
-            self._enqueue(chunk, size, sync=sync and is_last, is_awaited=is_awaited and is_last)
-        assert self._data_last < self.issued, "what was staged has a sequence of its own"
-        self._data_last = self.issued
-        self.pump()
-        return self.issued
+        if self._full:
+            for full, full_bytes in self._full:
+                self._enqueue(full, full_bytes)
+            self._full.clear()
+        size = RECORD_HEADER_BYTES + self._staged_bytes
+        size += -size % RECORD_ALIGNMENT
+        self._staged, self._staged_bytes = [], 0
+        assert self._data_last <= self.issued, "what was staged has a sequence of its own"
+        self.issued = self._data_last = sequence = self.issued + 1
+        batch = _Batch(sequence, entries, size, sync, is_awaited)
+        ring = self.ring
+        is_fitting = ring.is_roomy and ring.position + size <= ring.file_bytes
+        if is_fitting and self.is_open and not self._queue:
+            self._place(batch)  # The usual case, where `pump` would do the same.
+        else:
+            self._queue.append(batch)
+            self.pump()
+        return sequence
 
     def rewrite_sizes(self, entries: Iterable[Entry]) -> list[int]:
         """Return the sizes of the records that `rewrite` would make."""
@@ -168,8 +183,7 @@ class Journal:
 
     def write_sync_point(self) -> int:
         """Queue a record that asks for a sync and carries nothing else; return its sequence."""
-        point = Entry(Kind.SYNC_POINT)
-        self._enqueue([point], point.size, sync=True)
+        self._enqueue([Entry(Kind.SYNC_POINT)], ENTRY_BYTES, sync=True)
         self.pump()
         return self.issued
 
@@ -179,13 +193,31 @@ class Journal:
         size = record_bytes(PREPARE_ENTRY_BYTES + body_bytes)
         if size > self._record_bytes_max or self.is_starved:
             return False
-        if not held_count and not self._queue and len(self._chunk_bytes) <= 1:
-            before = record_bytes(self._chunk_bytes[0]) if self._chunk_bytes else 0
-            if self.ring.fits_head(before + size):
-                return True  # The usual case, without a walk.
-        staged = [record_bytes(count) for count in self._chunk_bytes]
+        if not held_count and self.fits(body_bytes):
+            return True
+        staged = [record_bytes(count) for count in self._staged_sizes()]
         full = self._full_records(held_count * PREPARE_ENTRY_BYTES + held_bytes)
         return self.ring.can_admit([*self.queued_sizes(), *staged, *full, size])
+
+    def fits(self, body_bytes: int) -> bool:
+        """Whether an op fits behind what is staged, in the file that is written.
+
+        The usual case of `has_room` if nothing is held back, without a walk.
+        """
+        ring = self.ring
+        if not ring.is_roomy or self._queue or self._full or self._starved_at is not None:
+            return False
+        staged_bytes = self._staged_bytes
+        before = RECORD_HEADER_BYTES + staged_bytes if staged_bytes else 0
+        size = RECORD_HEADER_BYTES + PREPARE_ENTRY_BYTES + body_bytes
+        size += -size % RECORD_ALIGNMENT
+        end = ring.position + before + -before % RECORD_ALIGNMENT + size
+        return size <= self._record_bytes_max and end <= ring.file_bytes
+
+    def _staged_sizes(self) -> list[int]:
+        """Return how many bytes the entries of each record take that is not queued yet."""
+        last = [self._staged_bytes] if self._staged else []
+        return [size for _, size in self._full] + last
 
     def has_reserve(self, body_bytes: int, held_count: int, held_bytes: int, parts: int) -> bool:
         """Whether an op that may use so many parts of the reserve may be admitted (O2.10).
@@ -196,7 +228,7 @@ class Journal:
         size = PREPARE_ENTRY_BYTES + body_bytes
         if not self._holds(size):
             return False
-        staged = list(self._chunk_bytes)
+        staged = self._staged_sizes()
         if staged and self._holds(staged[-1] + size):
             staged[-1] += size
         else:
@@ -218,12 +250,18 @@ class Journal:
         if not self.is_open:
             return
         leave = 0 if self.is_urgent else CONTROL_FILES_FREE
-        while self._queue and self.ring.can_place([self._queue[0].size], leave=leave):
-            self._place(self._queue.popleft())
-        if self._queue:
+        queue, ring = self._queue, self.ring
+        while queue:
+            size = queue[0].size
+            is_fitting = ring.is_roomy and ring.position + size <= ring.file_bytes
+            if not is_fitting and not ring.can_place([size], leave=leave):
+                break
+            self._place(queue.popleft())
+        if queue:
             self._outbox.probes.hit("journal: a record waits for space")
-        assert self._queue or self.placed == self.issued, "a record waits until it is placed"
-        self._ask_space()
+        assert queue or self.placed == self.issued, "a record waits until it is placed"
+        if ring.is_wanting:
+            self._ask_space()
 
     def on_allocated(self, file: int, *, is_done: bool) -> None:
         """Handle the answer to the last request for space."""
@@ -241,7 +279,8 @@ class Journal:
     def on_written(self, sequence: int) -> None:
         """Handle the completion of writes."""
         assert sequence <= self.placed, "only placed records are written"
-        self.written = max(self.written, sequence)
+        if sequence > self.written:  # noqa: PLR1730 - a call less for every send
+            self.written = sequence
 
     def on_synced(self, sequence: int) -> None:
         """Handle the completion of a sync."""
@@ -300,10 +339,14 @@ class Journal:
         assert self._synced_at <= self._now, "time never falls"
 
     def _check_staged(self) -> None:
-        assert len(self._chunks) == len(self._chunk_bytes), "each chunk has its size"
-        for chunk, size in zip(self._chunks, self._chunk_bytes, strict=True):
-            assert size == sum(entry.size for entry in chunk), "a chunk is as large as its entries"
-            assert self._holds(size), "a chunk fits one record"
+        assert self._staged or not self._full, "the last record is the one that is not full"
+        for entries, size in [*self._full, (self._staged, self._staged_bytes)]:
+            assert size == sum(entry.size for entry in entries), "a record is as its entries"
+            for entry in entries:
+                if entry.has_body:
+                    body_bytes = prepare_body_bytes(entry.extra)
+                    assert body_bytes == len(entry.body or b""), "a header names its body"
+            assert self._holds(size), "what is staged together fits one record"
 
     def _check_queue(self) -> None:
         sequences = [batch.sequence for batch in self._queue]
@@ -340,7 +383,7 @@ class Journal:
         assert asked in ([], [self._allocating]), "one file is asked for at a time"
 
     def _holds(self, entries_bytes: int) -> bool:
-        return record_bytes(entries_bytes) <= self._record_bytes_max
+        return entries_bytes <= self._entries_bytes_max
 
     def _rewrite_chunks(self, entries: Iterable[Entry]) -> list[list[Entry]]:
         size_max = min(_REWRITE_RECORD_BYTES, self._record_bytes_max)
@@ -360,79 +403,60 @@ class Journal:
         entries_bytes: int,
         *,
         sync: bool = False,
-        is_awaited: bool = False,
     ) -> None:
         self.issued += 1
         size = record_bytes(entries_bytes)
         assert size <= self._record_bytes_max, "a record fits a file"
-        self._queue.append(_Batch(self.issued, entries, size, sync, is_awaited))
+        self._queue.append(_Batch(self.issued, entries, size, sync, is_awaited=False))
 
     def _place(self, batch: _Batch) -> None:
         assert batch.sequence == self.placed + 1, "sequences have no gap"
         assert self.synced <= self.written <= self.placed, "a record vouches for placed ones"
-        ring = self.ring
+        ring, sequence, size = self.ring, batch.sequence, batch.size
         head_before = ring.head.ordinal
-        position = ring.advance(batch.size, batch.sequence)
-        ordinal = ring.head.ordinal
+        position = ring.advance(size, sequence)
+        ordinal, files_count = ring.head.ordinal, ring.files_count
         if ordinal != head_before:
-            self.index.drop_file(ordinal - ring.files_count)
-        head = self._head_of(batch, position)
-        parts, self._previous, bodies_at = build_record(
-            self._key, head, batch.entries, is_followed=position + batch.size < ring.file_bytes
+            self.index.drop_file(ordinal - files_count)
+        file = ordinal % files_count
+        head = Head(
+            RECORD_VERSION,
+            file,
+            self._key.place,
+            self._key.life,
+            ordinal // files_count + 1,
+            sequence,
+            self._opening,
+            self._previous,
+            self.synced,
+            position,
+            size,
         )
-        self._index_entries(batch.entries, position, bodies_at)
-        self.placed = batch.sequence
-        self.placed_bytes += batch.size
-        self._recorded = self.synced
-        sync = self._count_sync(batch)
-        self._outbox.put(
-            WriteJournal(batch.sequence, head.file, position, parts, sync, batch.is_awaited)
-        )
-
-    def _head_of(self, batch: _Batch, position: int) -> Head:
-        ordinal = self.ring.head.ordinal
-        return Head(
-            version=RECORD_VERSION,
-            file=self.ring.file_of(ordinal),
-            place=self._key.place,
-            life=self._key.life,
-            lap=self.ring.lap_of(ordinal),
-            sequence=batch.sequence,
-            opening=self._opening,
-            previous=self._previous,
-            synced=self.synced,
-            position=position,
-            length=batch.size,
-            head_bytes=0,
-            entries_count=len(batch.entries),
-            checksum=0,
-        )
-
-    def _count_sync(self, batch: _Batch) -> bool:
-        """Return whether the record asks for a sync; note since when one is due."""
-        assert self._sync_asked < batch.sequence, "a sync is asked for with a new record"
-        self._unsynced_bytes += batch.size
-        if batch.sync or self._unsynced_bytes >= SYNC_BYTES:
-            self._sync_asked = batch.sequence
-            self._unsynced_bytes = 0
-            return True
-        if self._sync_asked == batch.sequence - 1:
-            self._unsynced_since = self._now
-        return False
-
-    def _index_entries(self, entries: list[Entry], position: int, bodies_at: list[int]) -> None:
-        header_at = position + RECORD_HEADER_BYTES
-        for entry, body_at in zip(entries, bodies_at, strict=True):
-            header_at += ENTRY_BYTES
+        built = build_record(head, batch.entries, is_followed=position + size < ring.file_bytes)
+        self._previous = built.checksum
+        for entry, (header_at, body_at) in zip(batch.entries, built.places, strict=True):
             apply_to_index(
                 self.index,
                 entry,
-                ordinal=self.ring.head.ordinal,
-                header_at=header_at,
-                body_at=position + body_at if entry.body is not None else 0,
+                ordinal=ordinal,
+                header_at=position + header_at,
+                body_at=position + body_at if body_at else 0,
             )
-            header_at += len(entry.extra)
-        assert header_at == position + bodies_at[0], "bodies begin where the entries end"
+        self.placed = sequence
+        self.placed_bytes += size
+        self._recorded = self.synced
+        # Whether the record asks for a sync, and since when one is due.
+        assert self._sync_asked < sequence, "a sync is asked for with a new record"
+        self._unsynced_bytes += size
+        sync = batch.sync or self._unsynced_bytes >= SYNC_BYTES
+        if sync:
+            self._sync_asked = sequence
+            self._unsynced_bytes = 0
+        elif self._sync_asked == sequence - 1:
+            self._unsynced_since = self._now
+        self._outbox.effects.append(
+            WriteJournal(sequence, file, position, built.parts, sync, batch.is_awaited)
+        )
 
     def _ask_space(self, *, is_retry: bool = False) -> None:
         if self._allocating is not None or (self.is_starved and not is_retry):
@@ -451,13 +475,18 @@ def apply_to_index(
     """Apply one entry to the index, in recovery and in writing."""
     if entry.kind == Kind.PREPARE:
         header = entry.extra
-        assert len(header) == HEADER_BYTES, "what is staged or was read is a whole header"
         assert body_at == 0 or header_at < body_at, "bodies follow the entries of their record"
-        hashed = xxh3_64(header)
+        frame_bytes, op, group = INDEXED.unpack_from(header)
+        is_never_held = bool(entry.flags & FLAG_NEVER_HELD)
         place = Place(
-            ordinal, header_at, hashed, body_at, prepare_body_bytes(header), entry.is_never_held
+            ordinal,
+            header_at,
+            xxh3_64(header),
+            body_at,
+            frame_bytes - HEADER_BYTES,
+            is_never_held,
         )
-        index.put(prepare_group(header), prepare_op(header), place)
+        index.put(group, op, place)
     elif entry.kind == Kind.TRUNCATE:
         index.truncate(entry.first, entry.second)
     elif entry.kind == Kind.GROUP_GONE:

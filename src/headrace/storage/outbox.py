@@ -14,7 +14,7 @@ class Outbox:
 
     def __init__(self) -> None:
         self.probes = Probes()
-        self._effects: list[DiskEffect] = []
+        self.effects: list[DiskEffect] = []  # those that nobody has taken yet
         self._findings: list[Finding] = []
         self._token = 0
 
@@ -25,7 +25,7 @@ class Outbox:
 
     def put(self, effect: DiskEffect) -> None:
         """Add an effect behind all others."""
-        self._effects.append(effect)
+        self.effects.append(effect)
 
     def find(self, finding: Finding) -> None:
         """Add a finding."""
@@ -33,18 +33,18 @@ class Outbox:
 
     def take_effects(self) -> list[DiskEffect]:
         """Return all effects, each once."""
-        effects, self._effects = self._effects, []
+        effects, self.effects = self.effects, []
         return effects
 
     def waiting(self, kind: type[E]) -> list[E]:
         """Return the effects of a kind that were not taken yet, in order."""
-        return [effect for effect in self._effects if isinstance(effect, kind)]
+        return [effect for effect in self.effects if isinstance(effect, kind)]
 
     def check(self) -> None:
         """Assert that no two effects that wait share a token."""
         tokens = [
             effect.token
-            for effect in self._effects
+            for effect in self.effects
             if isinstance(effect, ReadJournal | ReplaceFile | WriteBlock)
         ]
         assert len(tokens) == len(dict.fromkeys(tokens)), "an answer has one effect"

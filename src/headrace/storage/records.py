@@ -21,7 +21,6 @@ from headrace.base.checksum import xxh3_64
 from headrace.base.limits import HEADER_BYTES
 from headrace.ports.network import Buffer
 from headrace.ports.recovered import ViewState
-from headrace.storage.config import JournalKey
 from headrace.wire.codec import Data
 from headrace.wire.errors import CorruptError
 from headrace.wire.layout import CHECKSUM_BODY, KIND_OFFSET
@@ -34,6 +33,7 @@ RECORD_MAGIC = b"HRJRNAL1"
 RECORD_ALIGNMENT = 64
 RECORD_HEADER_BYTES = 128
 TERMINATOR = bytes(RECORD_ALIGNMENT)
+_ZEROS = bytes(RECORD_ALIGNMENT)
 
 _HEAD = struct.Struct("<8sII8QIIII")
 _CHECKSUM_AT = RECORD_HEADER_BYTES - 8
@@ -42,12 +42,13 @@ _ENTRY = struct.Struct("<BBHIQQ")
 ENTRY_BYTES = _ENTRY.size
 PREPARE_ENTRY_BYTES = ENTRY_BYTES + HEADER_BYTES
 
-_FLAG_BODY = 1  # of a Prepare: the body follows in this record
-_FLAG_NEVER_HELD = 2  # of a Prepare: the body was never here, and the op never acknowledged
+FLAG_BODY = 1  # of a Prepare: the body follows in this record
+FLAG_NEVER_HELD = 2  # of a Prepare: the body was never here, and the op never acknowledged
 _FLAG_SUSPECT = 1  # of a ViewState
 _FLAG_VIEW_LOST = 2
 _FLAG_TAIL_LOST = 4
 _JOINED_BYTES_MAX = 16 << 10  # copying so much costs less than a longer vector
+INDEXED = PREPARE.struct("size", "op", "group")  # what the index reads of a prepare
 _OP = PREPARE.struct("op")
 _GROUP = PREPARE.struct("group")
 _SIZE = PREPARE.struct("size")
@@ -91,12 +92,12 @@ class Entry(msgspec.Struct, frozen=True):
     @property
     def has_body(self) -> bool:
         """Whether a body was written with it, damaged or not."""
-        return self.kind == Kind.PREPARE and bool(self.flags & _FLAG_BODY)
+        return self.kind == Kind.PREPARE and bool(self.flags & FLAG_BODY)
 
     @property
     def is_never_held(self) -> bool:
         """Whether it was stored without a body, as one that was never acknowledged."""
-        return self.kind == Kind.PREPARE and bool(self.flags & _FLAG_NEVER_HELD)
+        return self.kind == Kind.PREPARE and bool(self.flags & FLAG_NEVER_HELD)
 
     @property
     def size(self) -> int:
@@ -115,8 +116,8 @@ class Place(msgspec.Struct, frozen=True, gc=False):
     is_never_held: bool
 
 
-class Head(msgspec.Struct, frozen=True, kw_only=True):
-    """The header of a record whose checksum is right."""
+class Head(msgspec.Struct, frozen=True):
+    """The header of a record whose checksum is right, or of one that is to be built."""
 
     version: int
     file: int
@@ -129,18 +130,28 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     synced: int
     position: int
     length: int
-    head_bytes: int
-    entries_count: int
+    # These follow from the entries.
+    head_bytes: int = 0
+    entries_count: int = 0
+    checksum: int = 0
+
+
+class Built(msgspec.Struct, frozen=True):
+    """A record that is to be written, and where in it the entries are.
+
+    `places` has for each entry the positions of its extra and of its body, 0 if it has none.
+    """
+
+    parts: tuple[Buffer, ...]
     checksum: int
+    places: list[tuple[int, int]]
 
 
 def prepare_entry(header: bytes, body: Buffer | None, *, is_never_held: bool) -> Entry:
     """Return the entry of one op; `body` is None while it is still missing."""
-    assert len(header) == HEADER_BYTES, "a prepare is stored with its whole header"
-    assert body is None or len(body) == prepare_body_bytes(header), "the header names its body"
     if header[KIND_OFFSET] != FrameKind.PREPARE:  # A repaired prepare is the prepare it repeats.
         header = header[:KIND_OFFSET] + bytes([FrameKind.PREPARE]) + header[KIND_OFFSET + 1 :]
-    flags = _FLAG_BODY if body is not None else _FLAG_NEVER_HELD if is_never_held else 0
+    flags = FLAG_BODY if body is not None else FLAG_NEVER_HELD if is_never_held else 0
     return Entry(Kind.PREPARE, flags, extra=header, body=body)
 
 
@@ -203,35 +214,48 @@ def record_bytes(entries_bytes: int) -> int:
     return size + -size % RECORD_ALIGNMENT
 
 
-def build_record(
-    key: JournalKey, head: Head, entries: Sequence[Entry], *, is_followed: bool
-) -> tuple[tuple[Buffer, ...], int, list[int]]:
-    """Return the bytes of a record, its checksum, and the position of each body in it.
+def entries_bytes_max(record_bytes_max: int) -> int:
+    """Return how many bytes the entries of a record may take that is at most so large."""
+    return record_bytes_max - record_bytes_max % RECORD_ALIGNMENT - RECORD_HEADER_BYTES
+
+
+def build_record(head: Head, entries: Sequence[Entry], *, is_followed: bool) -> Built:
+    """Return the bytes of a record, its checksum, and where its entries are in it.
 
     The fields of `head` that follow from the entries are not read. A terminator follows each record
     but the last of its file, so that bytes of an earlier lap are not read as a further record.
     """
     assert entries
-    body_at = RECORD_HEADER_BYTES + sum(ENTRY_BYTES + len(entry.extra) for entry in entries)
-    head_bytes = body_at
-    heads, bodies, bodies_at = [], [], []
+    count, head_bytes = 0, RECORD_HEADER_BYTES
     for entry in entries:
-        bodies_at.append(body_at)
-        at = body_at if entry.body is not None else 0
-        heads.append(_ENTRY.pack(entry.kind, entry.flags, 0, at, entry.first, entry.second))
-        heads.append(entry.extra)
-        if entry.body is not None:
-            bodies.append(entry.body)
-            body_at += len(entry.body)
+        head_bytes += ENTRY_BYTES + len(entry.extra)
+        count += 1
+    at, body_at = RECORD_HEADER_BYTES, head_bytes
+    heads: list[bytes] = []
+    bodies: list[Buffer] = []
+    places: list[tuple[int, int]] = []
+    for entry in entries:
+        extra, body = entry.extra, entry.body
+        placed = 0 if body is None else body_at
+        heads += (
+            _ENTRY.pack(entry.kind, entry.flags, 0, placed, entry.first, entry.second),
+            extra,
+        )
+        places += ((at + ENTRY_BYTES, placed),)
+        at += ENTRY_BYTES + len(extra)
+        if body is not None:
+            bodies += (body,)
+            body_at += len(body)
     length = body_at + -body_at % RECORD_ALIGNMENT
+    assert at == head_bytes, "bodies begin where the entries end"
     assert length == head.length, "a record is as large as the space that was taken for it"
     assert head.synced < head.sequence, "a record vouches for earlier ones"
     packed = _HEAD.pack(
         RECORD_MAGIC,
         RECORD_VERSION,
         head.file,
-        key.place,
-        key.life,
+        head.place,
+        head.life,
         head.lap,
         head.sequence,
         head.opening,
@@ -240,18 +264,17 @@ def build_record(
         head.position,
         length,
         head_bytes,
-        len(entries),
+        count,
         0,
     )
-    covered = b"".join([packed, _RESERVED, *heads])
-    checksum = xxh3_64(covered)
-    sealed = b"".join(
-        (covered[:_CHECKSUM_AT], checksum.to_bytes(8, "little"), covered[_CHECKSUM_AT:])
-    )
-    end = bytes(length - body_at) + (TERMINATOR if is_followed else b"")
+    packed += _RESERVED
+    rest = b"".join(heads)
+    checksum = xxh3_64(packed + rest)
+    sealed = packed + checksum.to_bytes(8, "little") + rest
+    end = _ZEROS[: length - body_at] + (TERMINATOR if is_followed else b"")
     if length <= _JOINED_BYTES_MAX:
-        return (b"".join((sealed, *bodies, end)),), checksum, bodies_at
-    return (sealed, *bodies, end), checksum, bodies_at
+        return Built((b"".join((sealed, *bodies, end)),), checksum, places)
+    return Built((sealed, *bodies, end), checksum, places)
 
 
 def read_head(data: Data, position: int) -> Head | None:

@@ -52,7 +52,7 @@ class Ring:
         self.head = used[-1]  # the file that is written
         self.position = position
         self._is_allocated = is_allocated
-        self._ready_count = self._count_ready()  # files behind the head, free and with their space
+        self._count()
 
     def file_of(self, ordinal: int) -> int:
         """Return the number of the file of an ordinal."""
@@ -81,6 +81,15 @@ class Ring:
     def _head_file(self) -> int:
         return self.head.ordinal % self.files_count
 
+    def _count(self) -> None:
+        """Count again what follows from the files; called when one of them changed."""
+        self._ready_count = self._count_ready()  # files behind the head, free and with their space
+        # Whether the head has its space, and admission leaves what it must behind it.
+        self.is_roomy = (
+            self._is_allocated[self._head_file] and self._ready_count >= ADMISSION_FILES_FREE
+        )
+        self.is_wanting = self.wanted_file() is not None  # whether a file is to be allocated
+
     def _count_ready(self) -> int:
         ready = 0
         for step in range(1, self.files_count - len(self.used) + 1):
@@ -93,7 +102,7 @@ class Ring:
         """Note that a file is allocated."""
         assert 0 <= file < self.files_count, "it is a file of this ring"
         self._is_allocated[file] = True
-        self._ready_count = self._count_ready()
+        self._count()
 
     def wanted_file(self) -> int | None:
         """Return the next file to allocate, or None."""
@@ -112,14 +121,6 @@ class Ring:
         assert 0 <= leave < ADMISSION_FILES_FREE, "admission leaves more than placing"
         opened, ready, _ = self._after(sizes)
         return ready >= leave if opened else ready >= 0
-
-    def fits_head(self, size: int) -> bool:
-        """Whether so much fits the file that is written, with all that admission must leave."""
-        return (
-            self.position + size <= self.file_bytes
-            and self._is_allocated[self._head_file]
-            and self._ready_count >= ADMISSION_FILES_FREE
-        )
 
     def can_admit(self, sizes: Iterable[int]) -> bool:
         """Whether after these records the journal still has all that admission must leave."""
@@ -170,14 +171,14 @@ class Ring:
         self.head = UsedFile(self.head.ordinal + 1, sequence, sequence - 1)
         self.used.append(self.head)
         self.position = 0
-        self._ready_count = self._count_ready()
+        self._count()
 
     def release(self, count: int) -> None:
         """Free the oldest files."""
         assert 0 <= count < len(self.used), "the head is never freed"
         ready_before = self._ready_count
         del self.used[:count]
-        self._ready_count = self._count_ready()
+        self._count()
         assert self._ready_count >= ready_before, "freeing takes no space away"
 
     def check(self) -> None:
@@ -194,6 +195,9 @@ class Ring:
             file, lap = self.file_of(used.ordinal), self.lap_of(used.ordinal)
             assert (lap - 1) * self.files_count + file == used.ordinal, "a record names its file"
         assert self._ready_count == self._count_ready(), "the count follows the files"
+        is_roomy = self._is_allocated[self._head_file] and self.can_admit(())
+        assert self.is_roomy == is_roomy, "and so does what admission may fill"
+        assert self.is_wanting or self.wanted_file() is None, "a file that is wanted is known"
         assert self._ready_count + len(self.used) <= self.files_count, "a ready file is free"
         kept = [self.file_of(used.ordinal) for used in self.used[:-1]]
         assert self.wanted_file() not in kept, "no space is taken for records behind the head"

@@ -17,7 +17,6 @@ import msgspec
 from headrace.base.limits import FRAME_BYTES_MAX, RESERVE_PARTS
 from headrace.ports.disk import (
     BlockWritten,
-    DiskEffect,
     DiskEvent,
     FileReplaced,
     JournalAllocated,
@@ -50,6 +49,8 @@ from headrace.storage.opening import Loaded, LostError, Opener, RefusalError
 from headrace.storage.outbox import Outbox
 from headrace.storage.reads import Reads
 from headrace.storage.records import (
+    ENTRY_BYTES,
+    FLAG_BODY,
     PREPARE_ENTRY_BYTES,
     RECORD_ALIGNMENT,
     RECORD_HEADER_BYTES,
@@ -67,6 +68,8 @@ from headrace.storage.superblock import (
 )
 from headrace.storage.superblock_writer import SuperblockWriter
 from headrace.wire.errors import Code
+from headrace.wire.layout import KIND_OFFSET
+from headrace.wire.numbers import FrameKind
 
 __all__ = [
     "RECORD_OVERHEAD_BYTES",
@@ -211,7 +214,7 @@ class Store:
         files: Mapping[str, bytes],
         leftovers: list[str],
     ) -> None:
-        self._outbox = Outbox()
+        self.outbox = Outbox()
         self._ceilings = loaded.recovered.ceilings
         self._is_open = False
         self._stop = _Stop.UNASKED
@@ -219,7 +222,7 @@ class Store:
         self._noted_ordinal = -1  # the newest file of which the superblock knows a synced record
         self._is_naming = False  # the superblock is being written to name what is synced
         for name in leftovers:
-            self._outbox.put(RemoveFile(name))
+            self.outbox.put(RemoveFile(name))
         verdict, old = loaded.verdict, loaded.superblock
         file_bytes = old.file_bytes
         ring = Ring(
@@ -240,28 +243,34 @@ class Store:
             index=loaded.recovered.index,
             # The files keep the size that they were made with, whatever is configured now.
             record_bytes_max=min(config.record_bytes_max, file_bytes),
-            outbox=self._outbox,
+            outbox=self.outbox,
         )
         self._writer = SuperblockWriter(
             old,
             sequence=loaded.choice.sequence_max,
             order=loaded.choice.order,
-            outbox=self._outbox,
+            outbox=self.outbox,
         )
-        self._reads = Reads(self._journal, self._outbox)
+        self._reads = Reads(self._journal, self.outbox)
         self._checkpointer = Checkpointer(
             journal=self._journal,
             writer=self._writer,
             encoder=CheckpointEncoder(loaded.identity),
-            outbox=self._outbox,
+            outbox=self.outbox,
             is_healing=verdict.is_rotten,
         )
+        # Asked for every turn, so without a method of the store in between.
+        self.wants_checkpoint = self._checkpointer.wants  # whether a checkpoint should begin now
+        self.take_effects = self.outbox.take_effects  # for the disk, in order, each once
+        self.flush = self._journal.flush  # see there, as for the next
+        self.on_written = self._journal.on_written
+        self.fits = self._journal.fits  # whether an op certainly has room; if not: `has_room`
         self._open(loaded, config)
 
     @property
     def probes(self) -> Probes:
         """The probes that were hit."""
-        return self._outbox.probes
+        return self.outbox.probes
 
     @property
     def is_open(self) -> bool:
@@ -315,11 +324,6 @@ class Store:
         return self._checkpointer.number
 
     @property
-    def wants_checkpoint(self) -> bool:
-        """Whether a checkpoint should begin now."""
-        return self._checkpointer.wants()
-
-    @property
     def is_checkpointing(self) -> bool:
         """Whether a checkpoint is running."""
         return self._checkpointer.is_running
@@ -346,36 +350,34 @@ class Store:
         `is_never_held` is kept with an op without a body: it was never acknowledged here.
         """
         assert self._stop is _Stop.UNASKED, "a store that stops takes no more ops"
-        self._journal.stage(prepare_entry(header, body, is_never_held=is_never_held))
+        if body is not None and header[KIND_OFFSET] == FrameKind.PREPARE:  # The usual case.
+            entry = Entry(Kind.PREPARE, FLAG_BODY, 0, 0, header, body)
+            self._journal.stage(entry, PREPARE_ENTRY_BYTES + len(body))
+            return
+        entry = prepare_entry(header, body, is_never_held=is_never_held)
+        self._journal.stage(entry, entry.size)
 
     def stage_truncate(self, group: int, from_op: int) -> None:
         """Stage the removal of the ops of a group from one on."""
         assert from_op > 0, "op 0 is the empty log"
         assert self._stop is _Stop.UNASKED, "a store that stops takes no more entries"
-        self._journal.stage(Entry(Kind.TRUNCATE, 0, group, from_op))
+        self._journal.stage(Entry(Kind.TRUNCATE, 0, group, from_op), ENTRY_BYTES)
 
     def stage_view(self, state: ViewState) -> None:
         """Stage a group's view; it must be synced before a frame of it is sent (MD-26)."""
         assert self._stop is _Stop.UNASKED, "a store that stops takes no more entries"
-        self._journal.stage(view_entry(state))
+        entry = view_entry(state)
+        self._journal.stage(entry, entry.size)
 
     def stage_gone(self, group: int) -> None:
         """Stage the removal of a group with all its ops."""
         self._ceilings.pop(group, None)
-        self._journal.stage(Entry(Kind.GROUP_GONE, 0, group))
+        self._journal.stage(Entry(Kind.GROUP_GONE, 0, group), ENTRY_BYTES)
 
     def stage_ceiling(self, group: int, offset: int) -> None:
         """Stage the offset below which a group may assign offsets that are not yet durable."""
         self._ceilings[group] = offset
-        self._journal.stage(Entry(Kind.OFFSET_CEILING, 0, group, offset))
-
-    def flush(self, *, sync: bool, is_awaited: bool = True) -> int:
-        """Write what was staged; return the sequence that stands for all of it, 0 for nothing.
-
-        Without `sync` a sync follows after 5 ticks or 16 MiB. `written` reaches the sequence
-        before the sync only if `is_awaited`.
-        """
-        return self._journal.flush(sync=sync, is_awaited=is_awaited)
+        self._journal.stage(Entry(Kind.OFFSET_CEILING, 0, group, offset), ENTRY_BYTES)
 
     def begin(self) -> None:
         """Start the groups; if starts are numbered, nothing is written before (DK16)."""
@@ -403,7 +405,7 @@ class Store:
         if reserve_parts and self._journal.has_reserve(
             body_bytes, held_count, held_bytes, reserve_parts
         ):
-            self._outbox.probes.hit("journal: the reserve is used")
+            self.outbox.probes.hit("journal: the reserve is used")
             return True
         self._checkpointer.on_refused()
         return False
@@ -418,7 +420,8 @@ class Store:
         """Handle one event of the disk."""
         match event:
             case Written():
-                self._journal.on_written(event.sequence)
+                self.on_written(event.sequence)  # A stop waits for syncs alone.
+                return
             case Synced():
                 self._journal.on_synced(event.sequence)
                 self._checkpointer.on_progress()
@@ -438,10 +441,6 @@ class Store:
         """Advance the time: `now` counts ticks of 10 ms and never falls."""
         self._journal.tick(now)
         self._checkpointer.tick(now)
-
-    def take_effects(self) -> list[DiskEffect]:
-        """Return the effects for the disk, in order, each once."""
-        return self._outbox.take_effects()
 
     def read(self, group: int, op: int, token: int) -> bool:
         """Start reading an op; return whether the journal holds it with its body."""
@@ -489,12 +488,12 @@ class Store:
 
     def take_findings(self) -> list[Finding]:
         """Return the findings since the last call."""
-        return self._outbox.take_findings()
+        return self.outbox.take_findings()
 
     def check(self) -> None:
         """Assert what holds between any two events; for tests and the simulator."""
         self._journal.check()
-        self._outbox.check()
+        self.outbox.check()
         self._reads.check()
         self._writer.check()
         self._checkpointer.check()
@@ -529,7 +528,7 @@ class Store:
         assert loaded.verdict.synced <= journal.synced, "what recovery read is durable"
         opening = Opening(old.opening + 1, self._first)
         for entry in verdicts:
-            journal.stage(entry)
+            journal.stage(entry, entry.size)
         journal.flush(sync=True, is_awaited=False)
         opened = msgspec.structs.replace(
             old,

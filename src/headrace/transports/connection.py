@@ -156,7 +156,8 @@ class Connection(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return the read buffer; `buffer_updated` follows before another connection is read."""
         del sizehint
-        return self._receiver.buffer()
+        receiver = self._receiver
+        return receiver.next_buffer or receiver.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
         """Process the bytes that were read."""
@@ -167,8 +168,9 @@ class Connection(asyncio.BufferedProtocol):
             # uvloop starts reading after `connection_made`, even if that paused it.
             self._transport.pause_reading()
             frames_max = 0
-        self._hand_over(self._receiver.receive(nbytes, frames_max))
-        if 0 < self._receiver.missing_bytes < _SEGMENT_BYTES:
+        receiver = self._receiver
+        self._hand_over(receiver.receive(nbytes, frames_max))
+        if receiver.next_buffer is None and 0 < receiver.missing_bytes < _SEGMENT_BYTES:
             self._acknowledge()
 
     def _acknowledge(self) -> None:
@@ -362,9 +364,12 @@ class Connection(asyncio.BufferedProtocol):
         if receiver.breach:
             self.abort(receiver.breach)
             return
-        if not self._is_watched and (receiver.rest or receiver.frame is not None):
+        is_partial = receiver.next_buffer is None
+        if is_partial and not self._is_watched:
             self._watch()
-        if self._held or receiver.is_large_next or len(receiver.rest) > UNCOUNTED_BYTES:
+        if self._held or (
+            is_partial and (receiver.is_large_next or len(receiver.rest) > UNCOUNTED_BYTES)
+        ):
             self._account()
         if memory.turn_bytes + memory.held_bytes > memory.bytes_max:
             self._listener.fill_up(self)

@@ -31,13 +31,13 @@ class FrameReceiver:
     __slots__ = (
         "_filled",
         "_is_begun",
-        "_is_huge_expected",
         "_kept",
         "_slab",
         "_view",
         "breach",
         "frame",
         "frame_bytes_max",
+        "next_buffer",
         "rest",
         "wanted",
     )
@@ -47,6 +47,7 @@ class FrameReceiver:
         self._slab = slab
         self.frame_bytes_max = frame_bytes_max
         self.breach = ""  # why this stream is invalid; no frame follows
+        self.next_buffer: memoryview | None = slab.view  # for the next read; none: ask `buffer`
         self.rest = _NOTHING  # bytes that are not a whole frame, or not cut yet
         self.wanted = 0  # the size of the frame that `rest` begins, once it is known
         self._kept = 0  # bytes of `rest` in front of the next read
@@ -54,7 +55,6 @@ class FrameReceiver:
         self._view = memoryview(_NOTHING)
         self._filled = 0
         self._is_begun = False  # whether the first bytes were checked
-        self._is_huge_expected = False
 
     @property
     def unfinished_bytes(self) -> int:
@@ -74,15 +74,16 @@ class FrameReceiver:
         return self.wanted >= LARGE_FRAME_BYTES
 
     def buffer(self) -> memoryview:
-        """Return the buffer for the next read; call it again before each read."""
+        """Return the buffer for the next read; call it again before each read.
+
+        `next_buffer` is the same where it is known: nothing of a frame has been received.
+        """
         if self.frame is not None:
             return self._view[self._filled :]
         if self.rest:
             return self._begin_large() if self.is_large_next else self._lay_rest()
-        if self._is_huge_expected:
-            # A separate read for the header alone; filling the slab would copy those bytes twice.
-            return self._slab.head
-        return self._slab.view
+        assert self.next_buffer is not None, "nothing has been received of the next frame"
+        return self.next_buffer
 
     def receive(self, count: int, frames_max: int) -> Sequence[bytearray]:
         """Process the bytes read into the buffer; return up to so many completed frames.
@@ -92,6 +93,15 @@ class FrameReceiver:
         if self.frame is None:
             end = self._kept + count
             self._kept = 0
+            if end >= HEADER_BYTES and frames_max > 0 and self._is_begun:
+                source = self._slab.data
+                (size,) = _read_size(source, SIZE_OFFSET)
+                if HEADER_BYTES <= size == end <= self.frame_bytes_max:
+                    # Exactly one whole frame: what a client in lockstep sends.
+                    self.rest = _NOTHING
+                    self.wanted = 0
+                    self.next_buffer = self._slab.view
+                    return (source[:end],)
             return self._cut(self._slab.data, end, frames_max)
         self._filled += count
         assert self._filled <= len(self.frame)
@@ -100,7 +110,9 @@ class FrameReceiver:
         frame = self.frame
         self.frame = None
         self._view = self._slab.view
-        self._is_huge_expected = len(frame) > SLAB_BYTES
+        # A separate read for the header alone; filling the slab would copy those bytes twice.
+        is_huge = len(frame) > SLAB_BYTES
+        self.next_buffer = self._slab.head if is_huge else self._slab.view
         return (frame,)
 
     def cut(self, frames_max: int) -> Sequence[bytearray]:
@@ -128,13 +140,18 @@ class FrameReceiver:
                 break
             frames.append(source[position : position + size])
             position += size
-        self.rest = source[position:end] if position < end else _NOTHING
-        self._is_huge_expected = False
+        if position < end:
+            self.rest = source[position:end]
+            self.next_buffer = None
+        else:
+            self.rest = _NOTHING
+            self.next_buffer = self._slab.view
         return frames
 
     def _lose(self, breach: str) -> None:
         self.breach = breach
         self.rest = _NOTHING
+        self.next_buffer = self._slab.view
 
     def _lay_rest(self) -> memoryview:
         """Copy the rest to the start of the slab: many frames may follow it."""
@@ -152,4 +169,5 @@ class FrameReceiver:
         self._view[: self._filled] = self.rest
         self.rest = _NOTHING
         self.wanted = 0
+        self.next_buffer = None
         return self._view[self._filled :]

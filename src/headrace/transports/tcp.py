@@ -14,9 +14,8 @@ Invariants: a number is used for one connection only (SH-25); the core gets even
 import asyncio
 import logging
 import socket
-from collections.abc import Sequence
 
-from headrace.ports.network import Buffer, ConnectionClosed, ConnectionOpened
+from headrace.ports.network import ConnectionClosed, ConnectionOpened, SendToConnection
 from headrace.transports.connection import FULL, PAUSED, Connection
 from headrace.transports.deadlines import Deadlines
 from headrace.transports.inbox import Inbox
@@ -147,26 +146,26 @@ class TcpListener:
 
     # Called by the core.
 
-    def send(self, number: int, parts: Sequence[Buffer]) -> None:
+    def send(self, reply: SendToConnection) -> None:
         """Answer one request, at the end of this turn; dropped if the connection is closed."""
-        connection = self._connections.get(number)
+        connection = self._connections.get(reply.connection)
         if connection is not None:
-            connection.send(parts)
+            connection.send(reply.parts)
 
     def flush(self) -> None:
         """End a turn: write the replies, and continue reading where it had to wait for that."""
         self.memory.turn_bytes = 0
-        self.flush_replies()
+        if self.unsent:
+            self.flush_replies()
         if self._is_full or self.waiting_large:
             self._use_room()
 
     def flush_replies(self) -> None:
         """Write the replies so far in this turn: the next step of it takes a while."""
-        if self.unsent:
-            unsent, self.unsent = self.unsent, []
-            for connection in unsent:
-                connection.flush()
-            self.tell_written()
+        unsent, self.unsent = self.unsent, []
+        for connection in unsent:
+            connection.flush()
+        self.tell_written()
 
     def close_connection(self, number: int, reason: str) -> None:
         """Close a connection after its sent data has left; nothing if it is closed."""

@@ -4,31 +4,33 @@ Invariants: ops from `linked` to the head are known and form a chain of parent c
             `linked`, entries are only candidates.
 """
 
+import msgspec
+
 from headrace.ports.network import Buffer
 from headrace.wire.replica.prepares import PREPARE, PrepareHeader
 
 GENESIS = 0  # the parent of op 1
 
 
-class Entry:
+class Entry(msgspec.Struct):
     """One prepare; the body is None if only the header is known."""
 
-    __slots__ = ("body", "data", "header", "is_durable", "is_never_held")
+    header: PrepareHeader
+    body: Buffer | None
+    data: bytes  # of the header
+    is_durable: bool = False
+    is_never_held: bool = False  # this replica certainly never acknowledged it
 
-    def __init__(
-        self,
-        header: PrepareHeader,
-        body: Buffer | None,
-        *,
-        data: bytes | None = None,
-        is_durable: bool = False,
-        is_never_held: bool = False,
-    ) -> None:
-        self.header = header
-        self.body = body
-        self.data = PREPARE.encode(header) if data is None else data
-        self.is_durable = is_durable
-        self.is_never_held = is_never_held  # this replica certainly never acknowledged it
+
+def entry_of(
+    header: PrepareHeader,
+    body: Buffer | None,
+    *,
+    is_durable: bool = False,
+    is_never_held: bool = False,
+) -> Entry:
+    """Return the entry of a prepare whose bytes are not at hand."""
+    return Entry(header, body, PREPARE.encode(header), is_durable, is_never_held)
 
 
 class Log:
@@ -71,11 +73,12 @@ class Log:
 
     def append(self, entry: Entry) -> None:
         """Extend the log by the next op, whose parent is the head."""
-        assert entry.header.op == self.head + 1
-        assert entry.header.parent == self.checksum(self.head)
-        assert self.linked <= entry.header.op, "the chain reaches from the head down"
-        self.entries[entry.header.op] = entry
-        self.head = entry.header.op
+        header, op = entry.header, self.head + 1
+        assert header.op == op
+        assert header.parent == (self.entries[op - 1].header.checksum if op > 1 else GENESIS)
+        assert self.linked <= op, "the chain reaches from the head down"
+        self.entries[op] = entry
+        self.head = op
 
     def checksum(self, op: int) -> int:
         """Return the checksum of a known op; op 0 is the parent of the first one."""
@@ -94,6 +97,10 @@ class Log:
     def drop_below(self, op: int) -> None:
         """Drop the entries below an op."""
         assert op <= self.head, "the head is never dropped"
+        if op == self._lowest + 1:  # The usual case.
+            self.entries.pop(self._lowest, None)
+            self._lowest = op
+            return
         if op - self._lowest > len(self.entries) + 1:
             for below in [each for each in self.entries if each < op]:
                 del self.entries[below]

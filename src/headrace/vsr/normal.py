@@ -23,7 +23,7 @@ from headrace.vsr.events import (
     RequestReceived,
     RoomMade,
 )
-from headrace.vsr.log import Entry
+from headrace.vsr.log import GENESIS, Entry
 from headrace.vsr.recovery import hear_of_view
 from headrace.vsr.repair import fill, has_room, start_repair
 from headrace.vsr.sessions import ClientTable
@@ -58,17 +58,36 @@ def on_request(state: State, event: RequestReceived) -> None:
         answer(state, header, Code.TRANSIENT_NOT_ACCEPTED)
         return
     assert state.log_view == state.view, "a primary orders on the log of its view"
-    if not _is_new(state, header, event.body):
+    if header.operation == Operation.REGISTER:
+        if not _is_of_its_user(state, header):
+            return
+    elif state.table.is_lockstep and header.session > state.commit_min:
+        # This replica has not applied that session: another one leads, or this one lags. A session
+        # at or below the commit point is judged correctly even by a deposed primary.
+        answer(state, header, Code.TRANSIENT_NOT_ACCEPTED)
         return
-    if state.table.is_applied(header):  # Another request with this number was applied.
-        state.probes.hit("session.number_taken_again")
-        header = msgspec.structs.replace(header, is_anew=1)
-    if not state.queue and _has_place(state) and _propose(state, header, event.body):
+    else:
+        verdict, reply = state.table.judge(header, event.body)
+        if verdict is Verdict.ANEW:  # Another request with this number was applied.
+            state.probes.hit("session.number_taken_again")
+            header = msgspec.structs.replace(header, is_anew=1)
+        elif verdict is not Verdict.NEW:
+            _answer_old(state, header, verdict, reply)
+            return
+    flight = (header.client, 0 if state.table.is_lockstep else header.request)
+    if flight in state.in_flight:
+        answer(state, header, Code.TRANSIENT_NOT_COMMITTED)
+        return
+    if (
+        not state.queue
+        and state.log.head - state.commit_min < state.options.pipeline_max
+        and _propose(state, header, event.body)
+    ):
         return
     if len(state.queue) < state.options.queue_max:
         state.queue.append((header, event.body))
         state.shared.queued[header.client, header.request] = state.options.group
-        state.in_flight[_flight(state, header)] = header
+        state.in_flight[flight] = header
     else:
         answer(state, header, Code.TRANSIENT_NOT_ACCEPTED)
 
@@ -103,35 +122,23 @@ def _flight(state: State, header: RequestHeader | PrepareHeader) -> tuple[int, i
     return header.client, 0 if state.table.is_lockstep else header.request
 
 
-def _is_new(state: State, header: RequestHeader, body: Buffer) -> bool:
-    """Return whether a request is to be ordered; if not, it has been answered."""
+def _is_of_its_user(state: State, header: RequestHeader) -> bool:
+    """Return whether a login may be ordered; if not, it has been answered."""
+    assert isinstance(state.table, ClientTable)
     assert state.view_head <= state.commit_min, "requests are judged by all that was adopted"
-    if header.operation == Operation.REGISTER:
-        assert isinstance(state.table, ClientTable)
-        is_new = not state.table.is_of_another_user(header.client, header.user_id)
-        if not is_new:
-            evict(state, header, EvictionReason.SESSION_ERROR)
-    else:
-        is_new = _is_new_to_table(state, header, body)
-    if is_new and is_in_flight(state, header):
-        answer(state, header, Code.TRANSIENT_NOT_COMMITTED)
+    if state.table.is_of_another_user(header.client, header.user_id):
+        evict(state, header, EvictionReason.SESSION_ERROR)
         return False
-    return is_new
+    return True
 
 
-def _is_new_to_table(state: State, header: RequestHeader, body: Buffer) -> bool:
-    """Return whether a request of a session is new; an answered one is answered again."""
-    if state.table.is_lockstep and header.session > state.commit_min:
-        # This replica has not applied that session: another one leads, or this one lags. A session
-        # at or below the commit point is judged correctly even by a deposed primary.
-        answer(state, header, Code.TRANSIENT_NOT_ACCEPTED)
-        return False
-    verdict, reply = state.table.judge(header, body)
+def _answer_old(state: State, header: RequestHeader, verdict: Verdict, reply: bytes) -> None:
+    """Answer a request that is not to be ordered."""
+    assert state.view_head <= state.commit_min, "requests are judged by all that was adopted"
     if verdict in _EVICTIONS:
         evict(state, header, _EVICTIONS[verdict])
-    elif verdict != Verdict.NEW:
+    else:
         _answer_again(state, header, verdict, reply)
-    return verdict == Verdict.NEW
 
 
 def answer_again(state: State, header: RequestHeader, body: Buffer) -> None:
@@ -142,7 +149,7 @@ def answer_again(state: State, header: RequestHeader, body: Buffer) -> None:
 
 
 def _answer_again(state: State, header: RequestHeader, verdict: Verdict, reply: bytes) -> None:
-    assert verdict != Verdict.NEW, "a new request has no answer yet"
+    assert verdict not in (Verdict.NEW, Verdict.ANEW), "a new request has no answer yet"
     assert (verdict == Verdict.REPLAY) == bool(reply), "a replay is one that has its reply"
     if verdict == Verdict.REPLAY:
         state.probes.hit("session.duplicate_replayed")
@@ -163,10 +170,12 @@ def _propose(state: State, header: RequestHeader, body: Buffer, *, is_own: bool 
 
     If not, the journal is full and a checkpoint will make room: the request waits (O2.6).
     """
-    timestamp = _next_stamp(state)
+    shared = state.shared
+    # Above that of the head, whatever the clock says (VS-6, CK1).
+    timestamp = shared.wall if shared.wall > state.timestamp else state.timestamp + 1
     refusal: Code | None = None
-    if not state.shared.admits(header.operation, body):
-        refusal = state.shared.room_code(len(body))
+    if not shared.admits(header.operation, body):
+        refusal = shared.room_code(len(body))
         if refusal is None and not is_own:
             state.is_short = True
             state.probes.hit("normal.waits_for_room")
@@ -200,7 +209,7 @@ def _propose(state: State, header: RequestHeader, body: Buffer, *, is_own: bool 
             0,
             options.origin,
             header.client,
-            log.checksum(op - 1),
+            log.entries[op - 1].header.checksum if op > 1 else GENESIS,
             header.request_checksum,
             op,
             state.commit_max,
@@ -213,20 +222,16 @@ def _propose(state: State, header: RequestHeader, body: Buffer, *, is_own: bool 
         )
     )
     if not is_own:
-        state.in_flight[_flight(state, header)] = header
+        state.in_flight[header.client, 0 if state.table.is_lockstep else header.request] = header
     was_idle = log.head == state.commit_max
-    entry = Entry(prepare, body, data=data)
+    entry = Entry(prepare, body, data)
     log.append(entry)
-    _journal(state, entry)
-    _replicate(state, entry)
-    if was_idle and state.replicas > 1:
-        _start_retransmission(state)
+    state.out.append(JournalPrepare(op, prepare.checksum, data, body))
+    if state.replicas > 1:
+        _replicate(state, entry)
+        if was_idle:
+            _start_retransmission(state)
     return True
-
-
-def _next_stamp(state: State) -> int:
-    """Return a stamp above that of the head, whatever the clock says (VS-6, CK1)."""
-    return max(state.shared.wall, state.timestamp + 1)
 
 
 def _journal(state: State, entry: Entry) -> None:
@@ -238,8 +243,6 @@ def _journal(state: State, entry: Entry) -> None:
 def _replicate(state: State, entry: Entry) -> None:
     """Send to all backups if there are at most two; otherwise along the ring (O6.1)."""
     assert entry.body is not None
-    if state.replicas == 1:
-        return
     replica = state.options.replica
     assert state.primary == replica, "only a primary orders"
     targets = state.others if state.replicas <= 3 else [(replica + 1) % state.replicas]
@@ -325,7 +328,7 @@ def accept(state: State, header: PrepareHeader, data: bytes, body: Buffer) -> No
     """Extend the log by an op of the current view."""
     assert state.status == Status.NORMAL, "the log of a view that changes does not grow"
     assert state.primary != state.options.replica, "a primary takes no ops from others"
-    entry = Entry(header, body, data=data)
+    entry = Entry(header, body, data)
     state.log.append(entry)
     state.timestamp = max(state.timestamp, header.timestamp)
     _journal(state, entry)
@@ -333,7 +336,7 @@ def accept(state: State, header: PrepareHeader, data: bytes, body: Buffer) -> No
 
 def on_prepare_durable(state: State, event: PrepareDurable) -> None:
     """Mark an op as durable; a backup then acknowledges it, a primary may commit it."""
-    entry = state.log.get(event.op)
+    entry = state.log.entries.get(event.op)
     if entry is None or entry.header.checksum != event.checksum:
         return
     assert event.op <= state.log.head, "entries lie below the head"
@@ -345,20 +348,24 @@ def advance_durable(state: State) -> None:
     """Advance the op up to which everything is durable and may be acknowledged."""
     if state.transfer == Transfer.INSTALLING:
         return
-    before = state.durable
+    log, before = state.log, state.durable
+    durable, entries = before, log.entries
     while (
-        state.durable < state.log.head
-        and _is_trusted(state, state.durable + 1)
-        and (entry := state.log.get(state.durable + 1)) is not None
+        durable < log.head
+        and (durable < state.commit_min or durable + 1 >= log.linked)  # as `_is_trusted`
+        and (entry := entries.get(durable + 1)) is not None
         and entry.is_durable
     ):
-        state.durable += 1
-    assert before <= state.durable <= state.log.head, "durable ops are a part of the log"
-    if state.durable == before:
+        durable += 1
+    assert before <= durable <= log.head, "durable ops are a part of the log"
+    if durable == before:
         return
-    forget_applied(state)
-    if state.primary == state.options.replica and state.status == Status.NORMAL:
-        state.acknowledged[state.options.replica] = state.durable
+    state.durable = durable
+    if before < state.commit_min:
+        forget_applied(state)
+    replica = state.options.replica
+    if state.view % state.replicas == replica and state.status == Status.NORMAL:
+        state.acknowledged[replica] = durable
         commit_by_quorum(state)
     else:
         acknowledge(state)
@@ -418,7 +425,8 @@ def on_prepare_ok(state: State, sender: int, header: PrepareOkHeader) -> None:
 
 def commit_by_quorum(state: State) -> None:
     """Commit the ops that a replication quorum has acknowledged."""
-    reached = sorted(state.acknowledged, reverse=True)[state.options.quorums.replication - 1]
+    acknowledged, needed = state.acknowledged, state.options.quorums.replication
+    reached = acknowledged[0] if state.replicas == 1 else sorted(acknowledged)[-needed]
     if reached <= state.commit_max:
         return
     assert reached <= state.log.head, "nobody acknowledges what was not ordered"
@@ -434,7 +442,8 @@ def commit_by_quorum(state: State) -> None:
 
 def advance_commit(state: State, commit: int) -> None:
     """Raise the known commit point, and apply the committed ops that are here."""
-    state.commit_max = max(state.commit_max, commit)
+    if commit > state.commit_max:  # noqa: PLR1730 - a call less for every send
+        state.commit_max = commit
     assert commit <= state.commit_max, "a commit point is never forgotten"
     apply_committed(state)
     assert state.commit_min <= state.commit_max, "only committed ops are applied"
@@ -445,13 +454,14 @@ def apply_committed(state: State) -> None:
     if state.status != Status.NORMAL or state.transfer == Transfer.INSTALLING or state.is_halted:
         return
     assert state.log_view == state.view, "a replica applies the log of its view"
-    while state.commit_min < min(state.commit_max, state.log.head):
+    log, before = state.log, state.commit_min
+    while state.commit_min < state.commit_max and state.commit_min < log.head:
         op = state.commit_min + 1
-        entry = state.log.get(op)
-        if op < state.log.linked or entry is None or entry.body is None:
+        entry = log.entries.get(op)
+        if op < log.linked or entry is None or entry.body is None:
             start_repair(state, state.primary)
             return
-        assert entry.header.parent == state.log.checksum(state.commit_min)
+        assert op == 1 or entry.header.parent == log.entries[op - 1].header.checksum
         try:
             _apply(state, entry.header, entry.body)
         except CorruptError:
@@ -460,10 +470,13 @@ def apply_committed(state: State) -> None:
             state.is_halted = True
             return
         state.commit_min = op
-    forget_applied(state)
-    if state.commit_max > state.log.head:
+    if state.commit_min != before:
+        applied, durable = state.commit_min, state.durable
+        log.drop_below(applied if applied < durable else durable)  # as `forget_applied`
+    if state.commit_max > log.head:
         start_repair(state, state.primary)
-    _drain_queue(state)
+    if state.queue or state.is_short:
+        _drain_queue(state)
 
 
 def forget_applied(state: State) -> None:
@@ -479,14 +492,25 @@ def _apply(state: State, header: PrepareHeader, body: Buffer) -> None:
     """Apply one committed op, keep its reply, and answer its client if it waits here."""
     assert header.op == state.commit_min + 1, "ops are applied in order, each once"
     assert header.op <= state.commit_max, "only committed ops are applied"
-    payload = _result_of(state, header, body)
+    table, operation = state.table, header.operation
+    if operation == Operation.REGISTER:
+        payload = _register(state, header)
+    else:
+        if operation == Operation.DISCONNECT:
+            assert isinstance(table, ClientTable)
+            table.disconnect(header.client)
+        # A new primary serves no client before it has applied every adopted op (FM-15), so no
+        # request is ordered twice.
+        if table.is_applied(header):
+            raise CorruptError(f"request {header.request} of {header.client} is ordered twice")
+        payload = state.machine.apply(header, body)
     reply = encode_committed(header, payload)
-    if header.operation != Operation.REGISTER:
-        state.table.record(header, body, reply)
-    if header.operation == Operation.LOGOUT:
-        assert isinstance(state.table, ClientTable)
-        state.table.logout(header.client)
-    flight = _flight(state, header)
+    if operation != Operation.REGISTER:
+        table.record(header, body, reply)
+    if operation == Operation.LOGOUT:
+        assert isinstance(table, ClientTable)
+        table.logout(header.client)
+    flight = (header.client, 0 if table.is_lockstep else header.request)
     waiting = state.in_flight.get(flight)
     if (
         waiting is not None
@@ -496,19 +520,6 @@ def _apply(state: State, header: PrepareHeader, body: Buffer) -> None:
         assert state.status == Status.NORMAL, "clients wait only while their primary leads"
         del state.in_flight[flight]
         state.out.append(SendReply(header.client, reply, ticket=waiting.ticket))
-
-
-def _result_of(state: State, header: PrepareHeader, body: Buffer) -> bytes:
-    if header.operation == Operation.REGISTER:
-        return _register(state, header)
-    if header.operation == Operation.DISCONNECT:
-        assert isinstance(state.table, ClientTable)
-        state.table.disconnect(header.client)
-    # A new primary serves no client before it has applied every adopted op (FM-15), so no request
-    # is ordered twice.
-    if state.table.is_applied(header):
-        raise CorruptError(f"request {header.request} of client {header.client} is ordered twice")
-    return state.machine.apply(header, body)
 
 
 def _register(state: State, header: PrepareHeader) -> bytes:

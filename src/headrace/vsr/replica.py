@@ -30,7 +30,7 @@ from headrace.vsr.events import (
     TimerFired,
     ViewDurable,
 )
-from headrace.vsr.log import Entry, Log
+from headrace.vsr.log import Entry, Log, entry_of
 from headrace.vsr.state import GroupOptions, Shared, State, Status, Transfer
 from headrace.vsr.timeouts import Timer
 from headrace.wire.numbers import FrameKind
@@ -204,9 +204,13 @@ class Replica:
 
     def step(self, event: GroupEvent) -> list[GroupEffect]:
         """Handle one event; return effects in their order."""
-        _EVENTS[type(event)](self.state, event)
-        transfer.start_if_wanted(self.state)
-        return self._take()
+        state = self.state
+        _EVENTS[type(event)](state, event)
+        if state.transfer == Transfer.WANTED:
+            transfer.start_wanted(state)
+        out = state.out
+        state.out = []
+        return out
 
     def let_go(self) -> list[GroupEffect]:
         """Release its part of what all groups share, and answer waiting clients.
@@ -328,7 +332,7 @@ def _restore(state: State, recovered: RecoveredGroup) -> None:
     log.head = max([state.commit_min, *(each.header.op for each in entries)])
     for each in entries:
         log.put(
-            Entry(
+            entry_of(
                 each.header,
                 each.body,
                 is_durable=each.body is not None,

@@ -56,10 +56,9 @@ def on_range_evicted(state: State, sender: int, header: RangeEvictedHeader) -> N
         _start_pull(state)
 
 
-def start_if_wanted(state: State) -> None:
-    """Start a transfer, if repair has requested one."""
-    if state.transfer != Transfer.WANTED:
-        return
+def start_wanted(state: State) -> None:
+    """Start the transfer that repair has requested, if it is still of use."""
+    assert state.transfer == Transfer.WANTED, "repair has requested it"
     if state.status == Status.NORMAL and state.primary != state.options.replica:
         _start_pull(state)
     else:

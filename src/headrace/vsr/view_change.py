@@ -13,7 +13,7 @@ from headrace.base.ids import View
 from headrace.base.limits import HEADER_BYTES, PIPELINE_OPS_MAX
 from headrace.vsr.events import JournalPrepare, JournalTruncate, PrimarySilent
 from headrace.vsr.lease import is_bound
-from headrace.vsr.log import Entry, Log
+from headrace.vsr.log import Log, entry_of
 from headrace.vsr.merge import Decision, Merged, Vote, merge
 from headrace.vsr.normal import (
     acknowledge,
@@ -241,7 +241,7 @@ def _park(state: State, merged: Merged) -> None:
         header = merged.headers[op]
         own = state.log.get(op)
         is_own = own is not None and own.header.checksum == header.checksum
-        log.put(own if own is not None and is_own else Entry(header, None, is_never_held=True))
+        log.put(own if own is not None and is_own else entry_of(header, None, is_never_held=True))
         log.linked = op
     if merged.commit <= state.commit_min:
         log.linked = max(log.linked, min(state.commit_min + 1, log.head + 1))
@@ -438,7 +438,7 @@ def _read_log(state: State, header: StartViewHeader, body: bytes) -> Log | None:
         assert each.op == op
         own = state.log.get(op)
         is_own = own is not None and own.header.checksum == each.checksum
-        entry = own if own is not None and is_own else Entry(each, None, is_never_held=is_clean)
+        entry = own if own is not None and is_own else entry_of(each, None, is_never_held=is_clean)
         log.put(entry)
         log.linked = op
     log.linked = max(log.linked, min(state.commit_min + 1, log.head + 1))

@@ -20,7 +20,7 @@ from headrace.wire.errors import Code, CorruptError, DecodeError, RefusedError
 
 _HEADER = struct.Struct("<6QI")
 _LENGTH = struct.Struct("<Q")
-_CHAIN = struct.Struct("<QQ")
+CHAIN = struct.Struct("<QQ")
 
 # The code for the client; every other finding is one of structure.
 _CODES = {
@@ -69,7 +69,7 @@ def split_batches(data: Data) -> Iterator[memoryview]:
 
 
 def admit_batch(
-    batch: bytearray | memoryview,
+    batch: Data,
     messages_count: int,
     *,
     partition_id: int,
@@ -77,6 +77,8 @@ def admit_batch(
     base_timestamp: int,
 ) -> int:
     """Check a producer's batch and stamp it in place; return its new checksum.
+
+    The buffer must be writable.
 
     Raises:
         RefusedError: The batch is refused as a whole and unchanged.
@@ -101,7 +103,7 @@ def verify_batch(batch: Data) -> int:
 
 def chain_batch(chain: int, batch_checksum: int) -> int:
     """Return the checksum of a run of batches that is longer by one; that of an empty run is 0."""
-    return xxh3_64(_CHAIN.pack(chain, batch_checksum))
+    return xxh3_64(CHAIN.pack(chain, batch_checksum))
 
 
 def refusal_of(error: BatchError) -> RefusedError:

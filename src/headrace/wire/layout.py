@@ -111,17 +111,23 @@ class Layout(Generic[H]):
         """Return the bytes of a field."""
         return _span(self._places[name])
 
-    def struct(self, *names: str, start: int = 0, end: int | None = None) -> struct.Struct:
+    def struct(
+        self, *names: str, start: int = 0, end: int | None = None, are_halved: bool = False
+    ) -> struct.Struct:
         """Return the struct of some fields, `kind` among them or not, in the order of offsets.
 
         It begins at byte `start` of the header and ends with the last of the fields, or at `end`;
-        what lies between is skipped. A number of 16 bytes is raw bytes in it.
+        what lies between is skipped. A number of 16 bytes is raw bytes in it, or if `are_halved`
+        its low and its high half.
         """
+        wide = "QQ" if are_halved else "16s"
         formats = ["<"]
         position = start
         for offset, width in sorted(self._places[name] for name in names):
             assert offset >= position
-            formats.append(f"{offset - position}x" + _FORMATS.get(width, f"{width}s"))
+            formats.append(
+                f"{offset - position}x" + _FORMATS.get(width, wide if width == 16 else f"{width}s")
+            )
             position = offset + width
         if end is not None:
             formats.append(f"{end - position}x")

@@ -92,7 +92,9 @@ _COMMITTED = REPLY.struct(
     "request",
     "operation",
     end=HEADER_BYTES,
+    are_halved=True,
 )
+_LOW = (1 << 64) - 1
 
 
 def encode_committed(prepare: PrepareHeader, payload: bytes) -> bytes:
@@ -102,11 +104,14 @@ def encode_committed(prepare: PrepareHeader, payload: bytes) -> bytes:
     """
     return (
         _COMMITTED.pack(
-            prepare.cluster.to_bytes(16, "little"),
+            prepare.cluster & _LOW,
+            prepare.cluster >> 64,
             HEADER_BYTES + len(payload),
             FrameKind.REPLY,
-            prepare.request_checksum.to_bytes(16, "little"),
-            prepare.client.to_bytes(16, "little"),
+            prepare.request_checksum & _LOW,
+            prepare.request_checksum >> 64,
+            prepare.client & _LOW,
+            prepare.client >> 64,
             prepare.op,
             prepare.op,
             prepare.timestamp,

@@ -12,6 +12,7 @@ import pytest
 from headrace.ports.disk import (
     AllocateJournal,
     BlockWritten,
+    DiskEffect,
     DiskEvent,
     FileReplaced,
     JournalAllocated,
@@ -41,6 +42,17 @@ class Bench:
         self.woken = Event()
         self.disk = FileDisk(folder, self.woken.set)
         self.folder = folder
+        self._answers: list[DiskEvent] = []
+
+    def submit(self, effect: DiskEffect) -> None:
+        answer = self.disk.submit(effect)
+        if answer is not None:
+            self._answers.append(answer)
+
+    def events(self) -> list[DiskEvent]:
+        """Give the events so far, those that answer an effect at once first."""
+        answers, self._answers = self._answers, []
+        return answers + self.disk.take_events()
 
     def wait(self, *wanted: DiskEvent) -> list[DiskEvent]:
         """Give all events up to the last of those that are wanted."""
@@ -52,7 +64,7 @@ class Bench:
     def take(self) -> list[DiskEvent]:
         assert self.woken.wait(WAIT_SECONDS)
         self.woken.clear()
-        return self.disk.take_events()
+        return self.events()
 
     def allocate(self, file: int = 0) -> None:
         self.disk.submit(AllocateJournal(file, FILE_BYTES))
@@ -62,7 +74,7 @@ class Bench:
         self, sequence: int, *, sync: bool = True, file: int = 0, is_awaited: bool = True
     ) -> None:
         data = bytes([sequence]) * 64
-        self.disk.submit(WriteJournal(sequence, file, sequence * 64, (data,), sync, is_awaited))
+        self.submit(WriteJournal(sequence, file, sequence * 64, (data,), sync, is_awaited))
 
     def fail(self) -> DiskFailedError:
         """Wait for the disk to fail."""
@@ -77,9 +89,9 @@ class Bench:
         while True:
             effects = store.take_effects()
             for effect in effects:
-                self.disk.submit(effect)
+                self.submit(effect)
                 waiting += not isinstance(effect, WriteJournal | RemoveFile)
-            events = self.disk.take_events()
+            events = self.events()
             for event in events:
                 store.step(event)
                 waiting -= not isinstance(event, Written | Synced)
@@ -116,7 +128,7 @@ def no_space(*_: object) -> int:
 def test_written_comes_at_once_and_synced_after_it(bench: Bench) -> None:
     bench.allocate()
     bench.write(1)
-    events = bench.disk.take_events() + bench.wait(Synced(1))
+    events = bench.events() + bench.wait(Synced(1))
     assert events[:1] == [Written(1)]
     assert events[-1:] == [Synced(1)]
     assert (bench.folder / "journal.0").read_bytes()[64:128] == bytes([1]) * 64
@@ -125,7 +137,7 @@ def test_written_comes_at_once_and_synced_after_it(bench: Bench) -> None:
 def test_a_write_that_nobody_awaits_is_told_by_its_sync_alone(bench: Bench) -> None:
     bench.allocate()
     bench.write(1, sync=False, is_awaited=False)
-    assert bench.disk.take_events() == []
+    assert bench.events() == []
     bench.write(2, is_awaited=False)
     assert bench.wait(Synced(2)) == [Synced(2)]
     assert (bench.folder / "journal.0").read_bytes()[64:192] == bytes([1]) * 64 + bytes([2]) * 64
@@ -135,7 +147,7 @@ def test_nothing_is_synced_before_it_is_asked_for(bench: Bench) -> None:
     bench.allocate()
     bench.write(1, sync=False)
     bench.write(2, sync=False)
-    assert bench.disk.take_events() == [Written(1), Written(2)]
+    assert bench.events() == [Written(1), Written(2)]
     assert bench.disk.sync_count == 0
     bench.write(3)
     assert bench.wait(Synced(3)) == [Written(3), Synced(3)]
@@ -160,7 +172,7 @@ def test_the_next_sync_begins_when_the_last_ended_and_covers_all_written_by_then
     assert begun.wait(WAIT_SECONDS)
     for sequence in (2, 3, 4):
         bench.write(sequence, file=sequence % 2, sync=sequence != 4)
-    assert bench.disk.take_events() == [Written(each) for each in (1, 2, 3, 4)]
+    assert bench.events() == [Written(each) for each in (1, 2, 3, 4)]
     may_end.set()
     assert bench.wait(Synced(1), Synced(4)) == [Synced(1), Synced(4)]
     assert len(synced) == 3, "file 0, then both files"
@@ -303,7 +315,7 @@ def test_a_failed_sync_ends_the_disk_and_is_not_tried_again(
     with pytest.raises(DiskFailedError):
         bench.disk.submit(ReplaceFile(1, "checkpoint.1", b""))
     with pytest.raises(DiskFailedError):
-        bench.disk.take_events()
+        bench.events()
     bench.disk.close()
     assert len(tried) == 1
     assert not (bench.folder / "checkpoint.1").exists()
@@ -346,7 +358,7 @@ def test_a_failed_journal_write_ends_the_disk(
     with pytest.raises(DiskFailedError):
         bench.write(2)
     with pytest.raises(DiskFailedError):
-        bench.disk.take_events()
+        bench.events()
     assert bench.disk.sync_count == 0
 
 
@@ -394,7 +406,7 @@ def test_closing_carries_out_what_was_submitted(tmp_path: Path) -> None:
     bench.disk.submit(ReplaceFile(1, "checkpoint.1", b"state"))
     bench.disk.close()
     assert (tmp_path / "checkpoint.1").read_bytes() == b"state"
-    assert bench.disk.take_events()[-2:] in (
+    assert bench.events()[-2:] in (
         [Synced(1), FileReplaced(1, is_done=True)],
         [FileReplaced(1, is_done=True), Synced(1)],
     )
@@ -517,7 +529,7 @@ def test_a_store_lives_on_its_disk_through_two_restarts(tmp_path: Path) -> None:
             store.stage_prepare(header, body)
             store.flush(sync=True)
             bench.settle(store)
-            if store.wants_checkpoint:
+            if store.wants_checkpoint():
                 checkpoint(store, head)
                 bench.settle(store)
         assert store.checkpointed

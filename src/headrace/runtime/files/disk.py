@@ -66,8 +66,8 @@ class FolderInUseError(Exception):
 class FileDisk:
     """Carries out disk effects on the files of one folder; one thread calls it.
 
-    Effects done in the caller's thread are answered in `take_events` when `submit` returns; `wake`
-    is called, from another thread, when there is more.
+    What the caller's thread does is answered by `submit`; `wake` is called, from another thread,
+    when `take_events` has more.
     """
 
     def __init__(
@@ -134,8 +134,10 @@ class FileDisk:
 
     # Effects and events.
 
-    def submit(self, effect: DiskEffect) -> None:
+    def submit(self, effect: DiskEffect) -> DiskEvent | None:
         """Start one effect; a journal record is written when this returns.
+
+        Return the event that answers it, if that is known now.
 
         Raises:
             DiskFailedError: This write failed, or anything before it.
@@ -143,11 +145,29 @@ class FileDisk:
         assert not self._is_closed
         if self._failure is not None:
             self._raise_failure()
-        if type(effect) is WriteJournal:
-            self._write_journal(effect)
-        else:
+        if type(effect) is not WriteJournal:
             assert type(effect) in self._work
             self._orders.put(effect)
+            return None
+        assert effect.sequence == self._written + 1 or self._written == 0
+        try:
+            fd = self._journals.get(effect.file)
+            if fd is None:
+                fd = self._open_journal(effect.file, os.O_RDWR)
+            parts = effect.parts
+            if len(parts) > 1 or os.pwrite(fd, parts[0], effect.position) != len(parts[0]):
+                write_parts(fd, parts, effect.position)
+        except OSError as error:
+            self._fail(error)
+            self._raise_failure()
+        with self._lock:
+            self._written = effect.sequence
+            self._dirty[fd] = None
+            is_first = effect.sync and not self._is_sync_wanted
+            self._is_sync_wanted |= effect.sync
+        if is_first:
+            self._syncs.put(_SYNC)
+        return Written(effect.sequence) if effect.is_awaited else None
 
     def take_events(self) -> list[DiskEvent]:
         """Return the events since the last call, in order.
@@ -162,26 +182,6 @@ class FileDisk:
                 self._raise_failure()
             events, self._events = self._events, []
         return events
-
-    def _write_journal(self, effect: WriteJournal) -> None:
-        assert effect.sequence == self._written + 1 or self._written == 0
-        try:
-            fd = self._journals.get(effect.file)
-            if fd is None:
-                fd = self._open_journal(effect.file, os.O_RDWR)
-            write_parts(fd, effect.parts, effect.position)
-        except OSError as error:
-            self._fail(error)
-            self._raise_failure()
-        with self._lock:
-            if effect.is_awaited:
-                self._events.append(Written(effect.sequence))
-            self._written = effect.sequence
-            self._dirty[fd] = None
-            is_first = effect.sync and not self._is_sync_wanted
-            self._is_sync_wanted |= effect.sync
-        if is_first:
-            self._syncs.put(_SYNC)
 
     def _answer(self, event: DiskEvent) -> None:
         with self._lock:

@@ -49,7 +49,7 @@ class BelievedTime:
     def look(self, clock: int) -> None:
         """Take what the clock says, if that can be."""
         self.clock = clock
-        if not self.is_known or abs(clock - self.now) <= self._tolerance:
+        if not self.is_known or -self._tolerance <= clock - self.now <= self._tolerance:
             self.now = clock
 
     @property

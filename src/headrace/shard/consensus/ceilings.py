@@ -15,7 +15,11 @@ class Ceilings:
         self._durable = dict(durable)
         self._newest = dict(self._durable)
         self._reserved = reserved
-        self._staged: list[tuple[int, int]] = []
+        # Below so many offsets of a partition nothing needs to be done or waited for.
+        self.free: dict[int, int] = {}
+        self.staged: list[tuple[int, int]] = []  # in the record of this turn
+        for group in self._durable:
+            self._set_free(group)
         self._until_synced: deque[tuple[int, int, int]] = deque()
 
     def durable(self, group: int) -> int:
@@ -28,24 +32,31 @@ class Ceilings:
             return None
         ceiling = given + self._reserved
         self._newest[group] = ceiling
-        self._staged.append((group, ceiling))
+        self._set_free(group)
+        self.staged.append((group, ceiling))
         return ceiling
 
     def on_flushed(self, sequence: int) -> None:
         """Note the record that holds what was staged."""
-        for group, ceiling in self._staged:
+        for group, ceiling in self.staged:
             self._until_synced.append((sequence, group, ceiling))
-        self._staged.clear()
+        self.staged.clear()
 
     def on_synced(self, sequence: int) -> None:
         """Count the ceilings that are durable now."""
         while self._until_synced and self._until_synced[0][0] <= sequence:
             _, group, ceiling = self._until_synced.popleft()
             self._durable[group] = ceiling
+            self._set_free(group)
+
+    def _set_free(self, group: int) -> None:
+        newest, durable = self._newest.get(group, 0), self._durable.get(group, 0)
+        self.free[group] = min(newest - self._reserved // 2, durable)
 
     def forget(self, group: int) -> None:
         """Forget a partition that is gone: one that takes its number has a ceiling of its own."""
         self._durable.pop(group, None)
         self._newest.pop(group, None)
-        self._staged = [each for each in self._staged if each[0] != group]
+        self.free.pop(group, None)
+        self.staged = [each for each in self.staged if each[0] != group]
         self._until_synced = deque(each for each in self._until_synced if each[1] != group)

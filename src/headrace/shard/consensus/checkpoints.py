@@ -101,11 +101,14 @@ class Checkpoints:
         self._carried = CarriedOps(store, new_token)
         self.done_count = 0
         self._phase = Phase.IDLE
+        self.is_writing = False  # whether the phase is that
         self._wanted: dict[int, None] = {}  # by groups whose state must be durable
         self._is_wanted = False  # by the owner of the machines
+        self.is_awake = True  # whether `go_on` has work, though nothing was journaled since
         self._served: dict[int, None] = {}  # those of them that the running one serves
-        # Groups that may differ from how they were captured last; at first nobody was.
-        self._dirty: dict[int, None] = dict.fromkeys(dormant)
+        # Groups that may differ from how they were captured last, and are not pending; at first
+        # nobody was captured. `touch` changes nothing for them.
+        self.dirty: dict[int, None] = dict.fromkeys(dormant)
         self._pending: dict[int, None] = {}  # those that the running one must still capture
         self._unflushed: list[int] = []  # captured, and not flushed yet
         self._captured: dict[int, GroupCheckpoint] = {}
@@ -122,16 +125,18 @@ class Checkpoints:
     def want(self, group: int) -> None:
         """Have a group's state made durable."""
         self._wanted[group] = None
+        self.is_awake = True
 
     def want_one(self) -> None:
         """Have one more taken that begins after this call, for no group in particular."""
         self._is_wanted = True
+        self.is_awake = True
 
     def touch(self, group: int) -> None:
         """Note that a group is about to change, or to come, or to go; called before it does."""
         if group in self._pending:
             self._capture(group)
-        self._dirty[group] = None
+        self.dirty[group] = None
 
     def wake(self, group: int, past: RecoveredGroup) -> None:
         """Note that a group is dormant no longer."""
@@ -140,7 +145,7 @@ class Checkpoints:
 
     def forget(self, group: int) -> None:
         """Want nothing any more for a group that is gone; one with its number wants its own."""
-        assert group in self._dirty
+        assert group in self.dirty
         self._wanted.pop(group, None)
         self._served.pop(group, None)
         self._durable.pop(group, None)
@@ -150,23 +155,25 @@ class Checkpoints:
     def stop(self) -> None:
         """Take one more, and then mark the stop as clean."""
         self._is_stopping = True
+        self.is_awake = True
 
     def go_on(self) -> bool:
         """Begin one if it is wanted and none is under way, or capture more for the one that is.
 
         Return whether there is more to capture in the next turn.
         """
-        if self._phase == Phase.IDLE and self._is_due():
+        if self._phase is Phase.IDLE:
+            is_wanted = self._is_wanted or bool(self._wanted) or self._is_stopping
+            self.is_awake = is_wanted and not self.is_over
+            if self.is_over or not (is_wanted or self._store.wants_checkpoint()):
+                return False
+            if self._store.is_checkpointing:
+                return False
             self._begin()
-        if self._phase == Phase.CAPTURING:
+        if self._phase is Phase.CAPTURING:
             self._capture_slice()
-        return self._phase == Phase.CAPTURING
-
-    def _is_due(self) -> bool:
-        if self.is_over or self._store.is_checkpointing:
-            return False
-        is_wanted = self._is_wanted or bool(self._wanted) or self._is_stopping
-        return is_wanted or self._store.wants_checkpoint
+            self.is_awake = True
+        return self._phase is Phase.CAPTURING
 
     def _begin(self) -> None:
         assert not self._pending
@@ -175,7 +182,7 @@ class Checkpoints:
         self._served, self._wanted = self._wanted, {}
         self._is_wanted = False
         self._covered = self._store.issued
-        self._pending, self._dirty = self._dirty, {}
+        self._pending, self.dirty = self.dirty, {}
         self._is_last = self._is_stopping
         self._gone.clear()
 
@@ -198,7 +205,7 @@ class Checkpoints:
             captured = replica.checkpoint()
             if replica.retain(is_checkpointing=True):
                 self._retained.append(replica)
-                self._dirty[group] = None  # The next one must have these ops kept again.
+                self.dirty[group] = None  # The next one must have these ops kept again.
             self._unflushed.append(group)
         elif past is not None:
             captured = _as_checkpoint(past)
@@ -220,7 +227,7 @@ class Checkpoints:
                 self._carried.want(group, above=above, until=_commit_op(captured))
                 self._captured[group] = self._without_lacking(captured)
                 self._store.capture(self._captured[group])
-                self._dirty[group] = None  # The next one must carry its ops along again.
+                self.dirty[group] = None  # The next one must carry its ops along again.
         self._carried.read_on()
         self._write_if_read()
 
@@ -244,6 +251,7 @@ class Checkpoints:
         if not self._carried.is_complete:
             return
         self._phase = Phase.WRITING
+        self.is_writing = True
         # A state that came from others is in no journal: who waits for it to be durable waits on.
         for group in self._carried.missing:
             self._served.pop(group, None)
@@ -265,10 +273,13 @@ class Checkpoints:
         return None if replica is None else replica.live(op)
 
     def end_if_durable(self) -> list[int] | None:
-        """Return the groups that waited for the running one, once it is durable."""
-        if self._phase != Phase.WRITING or self._store.is_checkpointing:
+        """Return the groups that waited for the one that is written, once it is durable."""
+        assert self.is_writing
+        if self._store.is_checkpointing:
             return None
         self._phase = Phase.IDLE
+        self.is_writing = False
+        self.is_awake = True
         self.done_count += 1
         self._carried.clear()
         self._durable.update(self._captured)

@@ -94,7 +94,9 @@ class Journaling:
             return True
         if self._given is None or not self._is_alone:
             return False
-        return self._is_above_ceiling(replica.group, self._given(replica.group))
+        group = replica.group
+        given = self._given(group)
+        return given > self._ceilings.free.get(group, 0) and self._is_above_ceiling(group, given)
 
     def _is_above_ceiling(self, group: int, given: int) -> bool:
         """Raise the ceiling in time; whether an op must wait until it is durable (FM-7)."""
@@ -131,13 +133,14 @@ class Journaling:
         sequence = self._store.flush(sync=self._wants_sync, is_awaited=self._is_write_awaited)
         for queue, replica, event in self._staged:
             queue.append((sequence, replica, event))
-        self._staged.clear()
-        self._ceilings.on_flushed(sequence)
+        self._staged = []
+        if self._ceilings.staged:
+            self._ceilings.on_flushed(sequence)
         self.has_staged = self._wants_sync = self._is_write_awaited = False
 
     def on_written(self, event: Written) -> None:
         """Take that a record is written."""
-        self._store.step(event)
+        self._store.on_written(event.sequence)
         self._notify(self._until_written, event.sequence)
 
     def on_synced(self, event: Synced) -> None:

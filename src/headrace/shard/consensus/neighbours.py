@@ -51,11 +51,6 @@ class Neighbours:
         # What was told of groups that are not here yet, by group and sender: it is told once.
         self._unheard: dict[int, dict[int, GroupBeat]] = {}
 
-    @property
-    def are_there(self) -> bool:
-        """Whether this node is one of several."""
-        return bool(self._peers)
-
     def note(self, replica: Replica) -> None:
         """Have the others told, if there is something new to say of a group; note who leads it."""
         self.note_primary(replica)

@@ -61,6 +61,7 @@ from headrace.vsr.events import (
     PrimarySilent,
     ReadEntry,
     ReadPiece,
+    RequestReceived,
     RoomMade,
     SetTimer,
     StopTimer,
@@ -103,14 +104,18 @@ class Plane:
     ) -> None:
         self.config = config
         self.store = store = opened.store
+        self._disk_effects = store.outbox
         self.probes = Probes()
         self._may_begin = may_begin
         self._outside = outside or Nothing()
-        self._shared = shared = Shared(
-            self.probes, store.has_room, opened.life, self._room_code, reserve_parts
+        self.shared = shared = Shared(
+            self.probes, store.has_room, opened.life, self._room_code, reserve_parts, store.fits
         )
         self.groups: dict[int, Replica] = {}
-        self.touched: dict[int, None] = {}  # groups that did something since this was cleared
+        # Groups that did something since this was cleared, more than ordering a request.
+        self.touched: dict[int, None] = {}
+        self._is_timed = True  # whether time has passed since checkpoints were looked at
+        self.is_stirred = True  # whether time passed, or the disk answered, since this was cleared
         self.piece_reads: list[tuple[Replica, ReadPiece]] = []  # for the owner to carry out
         self._configs: dict[int, GroupConfig] = {}
         # Groups that the disk knows and nobody has asked for yet: metadata may lag behind.
@@ -120,6 +125,7 @@ class Plane:
         prng = Prng(config.seed)
         self._maker = ReplicaMaker(config, opened, shared, prng)
         self._neighbours = Neighbours(config, self.groups, shared, prng)
+        self._has_neighbours = config.replica_count > 1
         self._timers = Timers()
         self.inbox = inbox = Inbox(self.groups, self._refuse)
         self.put_request = inbox.put_request
@@ -136,7 +142,7 @@ class Plane:
             is_alone=config.replica_count == 1,
         )
         self._reads = reads = JournalReads(store, inbox)
-        self._checkpoints = Checkpoints(
+        self.checkpoints = Checkpoints(
             store,
             self.groups,
             self._dormant,
@@ -144,7 +150,7 @@ class Plane:
             reads.new_token,
             config.slice_groups_max,
         )
-        self._on_event: dict[type, Callable[[Any], None]] = {
+        self.on_event: dict[type, Callable[[Any], None]] = {  # see `take`
             Ticked: self._on_ticked,
             FramesArrived: self._on_frames,
             RequestsArrived: self._on_requests,
@@ -193,14 +199,14 @@ class Plane:
         A past of an earlier incarnation of the same name is gone with this.
         """
         assert config.group not in self.groups
-        self._checkpoints.touch(config.group)
+        self.checkpoints.touch(config.group)
         past = self._dormant.pop(config.group, None)
         if past is not None and origin_of(past) not in (None, config.origin):
-            self._checkpoints.forget(config.group)
+            self.checkpoints.forget(config.group)
             self._journaling.end_group(config.group)
             past = None
         if past is not None:
-            self._checkpoints.wake(config.group, past)
+            self.checkpoints.wake(config.group, past)
         replica, past = self._maker.make(config, machine, table, past)
         self.groups[config.group] = replica
         self._configs[config.group] = config
@@ -213,13 +219,13 @@ class Plane:
 
     def remove_group(self, group: int) -> None:
         """Forget a group with all it had, known or dormant; who waits for it is told so."""
-        self._checkpoints.touch(group)
+        self.checkpoints.touch(group)
         replica = self.groups.pop(group, None)
         self._configs.pop(group, None)
         self._dormant.pop(group, None)
         self._ceilings.forget(group)
         self._neighbours.forget(group)
-        self._checkpoints.forget(group)
+        self.checkpoints.forget(group)
         self.touched.pop(group, None)
         if replica is not None:
             self._timers.forget(group)
@@ -257,7 +263,7 @@ class Plane:
 
     def _start_group(self, replica: Replica) -> None:
         self.touched[replica.group] = None
-        self._checkpoints.touch(replica.group)
+        self.checkpoints.touch(replica.group)
         for effect in replica.start():
             self.carry_out[type(effect)](replica, effect)
         for beat in self._neighbours.take_unheard(replica):
@@ -275,7 +281,7 @@ class Plane:
         """
         if not replica.is_serving:
             return False
-        if self._neighbours.are_there:
+        if self._has_neighbours:
             self._neighbours.ask(replica.group)
             if not replica.is_current:
                 self.probes.hit("lease.missing")
@@ -287,10 +293,6 @@ class Plane:
         """Take one event; return what must now happen, in order."""
         self.take(event)
         return self.close_turn()
-
-    def set_wall(self, wall: int) -> None:
-        """Set the time of stamps; timers count ticks."""
-        self._shared.wall = wall
 
     @property
     def has_work(self) -> bool:
@@ -304,7 +306,7 @@ class Plane:
 
     def check(self) -> None:
         """Check that what all groups share is the sum of its groups, and `check_awake`."""
-        check_shared(self._shared, (each.state for each in self.groups.values()))
+        check_shared(self.shared, (each.state for each in self.groups.values()))
         self.check_awake()
 
     def check_awake(self) -> None:
@@ -315,7 +317,7 @@ class Plane:
     def stop(self) -> None:
         """Take a last checkpoint, and then mark the stop as clean; `is_stopped` says when."""
         self.inbox.is_awake = True
-        self._checkpoints.stop()
+        self.checkpoints.stop()
 
     @property
     def is_stopped(self) -> bool:
@@ -324,8 +326,8 @@ class Plane:
 
     def take(self, event: Event) -> None:
         """Take one event; what must happen comes with the end of the turn."""
-        self.inbox.is_awake = True
-        self._on_event[type(event)](event)
+        self.inbox.is_awake = self.is_stirred = True
+        self.on_event[type(event)](event)
 
     def answer_again(self, replica: Replica, header: RequestHeader, body: Buffer) -> bool:
         """Answer a request that was applied, with the end of the turn; whether it was applied."""
@@ -337,33 +339,39 @@ class Plane:
 
     def withdraw(self, client: int, request: int, ticket: int) -> bool:
         """Take a request back that no group has ordered yet; whether there was such a one."""
-        group = self._shared.queued.get((client, request))
+        group = self.shared.queued.get((client, request))
         return group is not None and self.groups[group].withdraw(client, request, ticket)
 
     def close_turn(self) -> list[Effect]:
         """End a turn: one record for all that was staged, then what may leave."""
-        if not self.inbox.is_awake:
+        inbox, checkpoints = self.inbox, self.checkpoints
+        if not inbox.is_awake:
             return []
-        self.inbox.is_awake = False
-        if not self.inbox.has_begun and self.store.is_open:
+        inbox.is_awake = False
+        if not inbox.has_begun and self.store.is_open:
             self._begin_if_allowed()
         self._run_inbox()
-        served = self._checkpoints.end_if_durable()
+        served = checkpoints.end_if_durable() if checkpoints.is_writing else None
         if served is not None:
-            self.inbox.has_ended = self._checkpoints.is_over
+            inbox.has_ended = checkpoints.is_over
             self._tell_served(served)
             self._run_inbox()
-        if self._journaling.has_staged:
+        has_journaled = self._journaling.has_staged
+        if has_journaled:
             self._journaling.flush()
         if served is None:
-            if self.inbox.has_begun or self._may_begin():
-                self.inbox.is_awake |= self._checkpoints.go_on()
+            # One is due when the journal has grown or refused something, or somebody wants it.
+            is_due = has_journaled or self._is_timed or self._short or checkpoints.is_awake
+            if is_due and (inbox.has_begun or self._may_begin()):
+                self._is_timed = False
+                inbox.is_awake |= checkpoints.go_on()
         else:
             # The owner of the machines must first learn that this one is durable: what it may then
             # remove is what this one does not name, not what the next one will not.
-            self.inbox.is_awake = True
-        self._out += self.store.take_effects()
+            inbox.is_awake = True
         out = self._out
+        if self._disk_effects.effects:
+            out += self._disk_effects.take_effects()
         self._out = []
         return out
 
@@ -373,23 +381,33 @@ class Plane:
             # What is written behind the clean mark could be lost with the power, and the mark says
             # that nothing was: so this replica acknowledges nothing more.
             queue.clear()
+        touched, checkpoints, carry_out = self.touched, self.checkpoints, self.carry_out
         while queue:
             replica, event = queue.popleft()
-            self.touched[replica.group] = None
-            self._checkpoints.touch(replica.group)
+            group, state = replica.group, replica.state
+            if group not in checkpoints.dirty:
+                checkpoints.touch(group)
+            applied = state.commit_min
             for effect in replica.step(event):
-                self.carry_out[type(effect)](replica, effect)
-            if replica.state.is_short:
-                self._short[replica.group] = None
-            if self._neighbours.are_there:
+                if type(effect) is SendReply:
+                    self._out.append(effect)
+                else:
+                    carry_out[type(effect)](replica, effect)
+            # A request that is only ordered changes nothing that others look at.
+            if state.commit_min != applied or type(event) is not RequestReceived:
+                touched[group] = None
+            if state.is_short:
+                self._short[group] = None
+            if self._has_neighbours:
                 self._neighbours.note(replica)
 
     # Events.
 
     def _on_ticked(self, event: Ticked) -> None:
-        assert event.now >= self._shared.now
-        self._shared.now = event.now
-        self._shared.wall = event.wall
+        assert event.now >= self.shared.now
+        self._is_timed = True
+        self.shared.now = event.now
+        self.shared.wall = event.wall
         self.store.tick(event.now)
         self._offer_room()
         for group, timer in self._timers.take_due(event.now):
@@ -448,7 +466,7 @@ class Plane:
         self._run_inbox()
 
     def _on_read(self, event: JournalRead) -> None:
-        self._reads.on_read(event, self._checkpoints.on_read)
+        self._reads.on_read(event, self.checkpoints.on_read)
 
     def _refuse(self, reply: SendReply) -> None:
         self._out.append(reply)
@@ -456,7 +474,7 @@ class Plane:
     # Effects of groups.
 
     def _set_timer(self, replica: Replica, effect: SetTimer) -> None:
-        self._timers.start(replica.group, effect.timer, self._shared.now + effect.ticks)
+        self._timers.start(replica.group, effect.timer, self.shared.now + effect.ticks)
 
     def _stop_timer(self, replica: Replica, effect: StopTimer) -> None:
         self._timers.stop(replica.group, effect.timer)
@@ -465,27 +483,22 @@ class Plane:
         self.piece_reads.append((replica, effect))
 
     def _take_checkpoint(self, replica: Replica, effect: TakeCheckpoint) -> None:
-        self._checkpoints.want(replica.group)
+        self.checkpoints.want(replica.group)
 
     def _send(self, replica: Replica, effect: SendFrame | SendReply) -> None:
         self._out.append(effect)
 
     # Checkpoints.
 
-    @property
-    def checkpoints_done(self) -> int:
-        """How many checkpoints have become durable."""
-        return self._checkpoints.done_count
-
     def want_checkpoint(self) -> None:
         """Have a checkpoint taken that begins after this call."""
         self.inbox.is_awake = True
-        self._checkpoints.want_one()
+        self.checkpoints.want_one()
 
     def on_flushed(self) -> None:
         """Go on with a checkpoint: what machines keep outside of it is durable."""
         self.inbox.is_awake = True
-        self._checkpoints.on_flushed()
+        self.checkpoints.on_flushed()
 
     def _tell_served(self, groups: list[int]) -> None:
         self._offer_room()

@@ -12,7 +12,6 @@ Invariants: a request that is not answered at once is in `_waiting` until its an
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import msgspec
 
@@ -32,9 +31,10 @@ from headrace.wire.requests import RequestHeader
 DEADLINE_TICKS = 1000  # 10 s
 _REQUEST = REPLY.span("request")
 _STATUS = REPLY.span("status")
+_NO_STATUS = bytes(_STATUS.stop - _STATUS.start)
 
 
-class Waiting(NamedTuple):
+class Waiting(msgspec.Struct, frozen=True):
     """A request without an answer."""
 
     connection: int
@@ -51,7 +51,7 @@ class Answers:
         self._clock = turn.clock
         self._out = turn.out
         self.refusal = Refusals(metadata, turn.probes).judge
-        self._ticket = 0
+        self.next_ticket = 1  # of the next request that waits
         self._waiting: dict[int, Waiting] = {}  # by ticket, and so in the order of deadlines
         self._ordered: dict[tuple[int, int], int] = {}  # tickets, by client and request
 
@@ -88,9 +88,12 @@ class Answers:
 
         A rejection that was committed is such an outcome; a status says nothing of earlier tries.
         """
-        if not any(frame[_STATUS]):
-            connection.spend(asked)
-        self.pass_on(connection, frame)
+        if frame[_STATUS] == _NO_STATUS:
+            if asked.session == connection.session and asked.client == connection.client:
+                connection.spent.note(asked.request)  # as `Connection.spend`
+            self._out.append(SendToConnection(connection.number, (frame,)))
+        else:
+            self.pass_on(connection, frame)
 
     def refuse(self, connection: int, header: RequestHeader, code: Code) -> None:
         """Answer with a code."""
@@ -159,10 +162,10 @@ class Answers:
 
         Whoever answers it ends the wait first.
         """
-        self._ticket += 1
-        due = self._clock.now + DEADLINE_TICKS
-        self._waiting[self._ticket] = Waiting(connection, header, due, late)
-        return self._ticket
+        ticket = self.next_ticket
+        self.next_ticket = ticket + 1
+        self._waiting[ticket] = Waiting(connection, header, self._clock.now + DEADLINE_TICKS, late)
+        return ticket
 
     def is_waiting(self, ticket: int) -> bool:
         """Whether a request still waits; if not, it was answered or its connection is gone."""
@@ -207,8 +210,8 @@ class Answers:
         late = Code.TRANSIENT_NOT_COMMITTED
         self._ordered[key] = ticket or self.wait(connection.number, header, late)
 
-    def expect_ticketed(self, connection: Connection, header: RequestHeader) -> RequestHeader:
-        """Note that a partition will answer this request; return it with its ticket.
+    def expect_ticketed(self, connection: Connection, header: RequestHeader) -> None:
+        """Note that a partition will answer this request, whose ticket is `next_ticket`.
 
         There a number may stand for several requests in turn: the answer of one that nobody waits
         for any more must not be taken for that of the next.
@@ -216,16 +219,32 @@ class Answers:
         Raises:
             RefusedError: As `expect`.
         """
-        ticketed = msgspec.structs.replace(header, ticket=self._ticket + 1)
-        self.expect(connection, ticketed)
-        return ticketed
+        key = (header.client, header.request)
+        if key in self._ordered:
+            raise RefusedError(Code.TRANSIENT_NOT_COMMITTED, request=header.request)
+        ticket = header.ticket
+        assert ticket == self.next_ticket, "a ticket is given once"
+        self.next_ticket = ticket + 1
+        due = self._clock.now + DEADLINE_TICKS
+        late = Code.TRANSIENT_NOT_COMMITTED
+        self._waiting[ticket] = Waiting(connection.number, header, due, late)
+        self._ordered[key] = ticket
 
     def take_waiting(self, effect: SendReply) -> tuple[Connection, RequestHeader] | None:
         """Return who waits for what consensus answers, if anybody still does."""
-        ticket = self.keep_waiting(effect)
-        waiting = None if ticket is None else self._waiting.pop(ticket)
+        ticket: int | None = effect.ticket
+        waiting = self._waiting.get(ticket) if ticket else None
         if waiting is not None:
-            found = self.connections.get(waiting.connection)
+            # The usual case, as `keep_waiting` has it.
+            key = (waiting.header.client, waiting.header.request)
+            if self._ordered.get(key) == ticket:
+                del self._ordered[key], self._waiting[effect.ticket]
+                found = self.connections.by_number.get(waiting.connection)
+                return None if found is None else (found, waiting.header)
+        ticket = self.keep_waiting(effect)
+        if ticket is not None:
+            waiting = self._waiting.pop(ticket)
+            found = self.connections.by_number.get(waiting.connection)
             return None if found is None else (found, waiting.header)
         # Whose session is over is told so, even if nobody waits any more.
         is_eviction = effect.frame[KIND_OFFSET] == FrameKind.EVICTION
@@ -234,13 +253,21 @@ class Answers:
 
     def keep_waiting(self, effect: SendReply) -> int | None:
         """Have a request that consensus answered wait for something else; return its ticket."""
+        ordered, ticket = self._ordered, effect.ticket
+        if ticket:
+            waiting = self._waiting.get(ticket)
+            if waiting is None:
+                return None
+            header = waiting.header
+            key = (header.client, header.request)
+            if ordered.get(key) != ticket:
+                return None
+            del ordered[key]
+            return ticket
         frame = effect.frame
         is_eviction = frame[KIND_OFFSET] == FrameKind.EVICTION
         request = effect.request if is_eviction else int.from_bytes(frame[_REQUEST], "little")
-        key = (effect.client, request)
-        if effect.ticket and self._ordered.get(key) != effect.ticket:
-            return None
-        return self._ordered.pop(key, None)
+        return ordered.pop((effect.client, request), None)
 
     def expire(self, withdraw: Callable[[int, int, int], bool]) -> None:
         """Answer those whose deadline has come.

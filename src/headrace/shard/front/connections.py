@@ -16,6 +16,7 @@ from headrace.wire.requests import RequestHeader
 
 NO_USER = -1
 ADDRESSES_MAX = 20_000
+_NO_CLIENT = bytes(16)
 
 
 class Connection:
@@ -30,6 +31,7 @@ class Connection:
         "is_over",
         "login",
         "number",
+        "raw_client",
         "session",
         "short_id",
         "spent",
@@ -46,6 +48,7 @@ class Connection:
         self.address = address
         self.heard = heard  # the tick of its last request
         self.client = 0
+        self.raw_client = _NO_CLIENT  # as it stands in the headers of its requests
         self.user_id = NO_USER
         self.session = 0
         self.credential: Credential | None = None  # what its session, or its login, rests on
@@ -89,32 +92,32 @@ class Connections:
     """All connections of a shard."""
 
     def __init__(self) -> None:
-        self._by_number: dict[int, Connection] = {}
+        self.by_number: dict[int, Connection] = {}  # those that are still there
         self._by_client: dict[int, Connection] = {}
         self._addresses: dict[int, str] = {}  # of clients, those that came back least lately first
         self._short_id = 0
 
     def __len__(self) -> int:
-        return len(self._by_number)
+        return len(self.by_number)
 
     def open(self, number: int, transport: Transport, address: str, now: int) -> Connection:
         """Add a connection."""
-        assert number not in self._by_number
+        assert number not in self.by_number
         self._short_id = self._short_id % 0xFFFF_FFFE + 1
         connection = Connection(number, self._short_id, transport, address, heard=now)
-        self._by_number[number] = connection
+        self.by_number[number] = connection
         return connection
 
     def close(self, number: int) -> Connection | None:
         """Forget a connection; return it as it was."""
-        connection = self._by_number.pop(number, None)
+        connection = self.by_number.pop(number, None)
         if connection is not None and self._by_client.get(connection.client) is connection:
             del self._by_client[connection.client]
         return connection
 
     def get(self, number: int) -> Connection | None:
         """Return a connection that is still there."""
-        return self._by_number.get(number)
+        return self.by_number.get(number)
 
     def bound(self, number: int) -> Connection:
         """Return a connection that holds a session.
@@ -122,7 +125,7 @@ class Connections:
         Raises:
             RefusedError: It is gone, or its session is over.
         """
-        found = self._by_number.get(number)
+        found = self.by_number.get(number)
         if found is None or not found.is_bound:
             raise RefusedError(Code.UNAUTHENTICATED)
         return found
@@ -144,6 +147,7 @@ class Connections:
         if connection.spent.client != client:
             connection.spent = Spent(client)
         connection.client = client
+        connection.raw_client = client.to_bytes(16, "little")
         connection.user_id = credential.user_id
         connection.credential = credential
         connection.session = session
@@ -166,16 +170,17 @@ class Connections:
     @staticmethod
     def _unbind(connection: Connection) -> None:
         connection.client = connection.session = 0
+        connection.raw_client = _NO_CLIENT
         connection.user_id = NO_USER
         connection.credential = None
 
     def all(self) -> Iterable[Connection]:
         """Return all, oldest first."""
-        return self._by_number.values()
+        return self.by_number.values()
 
     def by_short_id(self, short_id: int) -> Connection | None:
         """Return the connection that `get clients` shows under a number."""
-        for connection in self._by_number.values():
+        for connection in self.by_number.values():
             if connection.short_id == short_id:
                 return connection
         return None

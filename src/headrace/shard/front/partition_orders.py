@@ -6,6 +6,8 @@ Flow: route, replicate.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+import msgspec
+
 from headrace.base.ids import GroupId
 from headrace.metadata.access import as_missing, reach
 from headrace.shard.consensus.plane import Plane
@@ -173,5 +175,6 @@ class PartitionOrders:
             raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED, partition=namespace)
         if local.fence is not None:
             raise RefusedError(Code.CANNOT_APPEND_MESSAGE, why=local.fence)
-        ticketed = self._answers.expect_ticketed(connection, header)
+        ticketed = msgspec.structs.replace(header, ticket=self._answers.next_ticket)
+        self._answers.expect_ticketed(connection, ticketed)
         self._plane.put_request(local.replica, ticketed, body)

@@ -66,8 +66,9 @@ class Router:
         header: RequestHeader | None = None
         try:
             if frame[KIND_OFFSET] == FrameKind.REQUEST and frame[_OPERATION_AT] == _SEND:
-                header = read_send_header(connection, frame)
-                connection.check_session(header.client, header.session)
+                header = read_send_header(connection, frame, self._answers.next_ticket)
+                if header.session != connection.session or header.client != connection.client:
+                    connection.check_session(header.client, header.session)
                 self._sends.route(connection, header, frame)
                 return
             header = without_marks(REQUEST.decode(frame))

@@ -28,23 +28,28 @@ _ROUTES_MAX = 4096
 _ROUTING_BYTES_MAX = 1024
 
 
-def read_send_header(connection: Connection, frame: Buffer) -> RequestHeader:
-    """Read what a send is routed by.
+def read_send_header(connection: Connection, frame: Buffer, ticket: int) -> RequestHeader:
+    """Read what a send is routed by; it will wait under the given ticket.
 
     Raises:
         RemoteError: No answer could reach this client.
     """
     raw_client, request, operation, session = _SEND_FIELDS.unpack_from(frame)
-    client = int.from_bytes(raw_client, "little")
+    if raw_client == connection.raw_client:
+        client = connection.client
+    else:
+        client = int.from_bytes(raw_client, "little")
     if client == 0:
         raise RemoteError("request without a client id")
+    spent = connection.spent
     return RequestHeader(
         client=client,
         request=request,
         operation=operation,
         session=session,
         user_id=connection.user_id,
-        is_anew=int(request in connection.spent),
+        is_anew=int(request <= spent.highest and request in spent),
+        ticket=ticket,
     )
 
 
@@ -73,14 +78,15 @@ class Sends:
         if header.request == 0:
             raise RefusedError(Code.INVALID_COMMAND, request=0)
         local, start = self._find_route(header.user_id, frame)
-        if local.fence is not None:
-            raise RefusedError(Code.CANNOT_APPEND_MESSAGE, why=local.fence)
+        fence = local.machine.fence
+        if fence is not None:
+            raise RefusedError(Code.CANNOT_APPEND_MESSAGE, why=fence)
         if local.lost_until and local.is_short:
             is_full = self._plane.is_without_space
             code = Code.CANNOT_APPEND_MESSAGE if is_full else Code.TRANSIENT_NOT_ACCEPTED
             raise RefusedError(code, why="a lost range comes first (FM-7)")
-        ticketed = self._answers.expect_ticketed(connection, header)
-        self._plane.put_request(local.replica, ticketed, memoryview(frame)[start:])
+        self._answers.expect_ticketed(connection, header)
+        self._plane.put_request(local.replica, header, memoryview(frame)[start:])
 
     def _find_route(self, user_id: int, frame: Buffer) -> tuple[Local, int]:
         """Return the partition of a send, and where its batch begins.
@@ -88,20 +94,21 @@ class Sends:
         Raises:
             RefusedError: The send names nothing that this user may send to, or contradicts itself.
         """
-        if len(frame) < HEADER_BYTES + 4:
-            raise DecodeError(f"send of {len(frame)} bytes")
+        size = len(frame)
+        if size < HEADER_BYTES + 4:
+            raise DecodeError(f"send of {size} bytes")
         (routing_bytes,) = _U32.unpack_from(frame, HEADER_BYTES)
         start = HEADER_BYTES + 4 + routing_bytes
-        if start + BATCH_HEADER_BYTES > len(frame) or routing_bytes > _ROUTING_BYTES_MAX:
-            raise DecodeError(f"routing of {routing_bytes} bytes in a send of {len(frame)}")
-        raw = bytes(frame[HEADER_BYTES:start])
-        (count,) = _U32.unpack_from(frame, start + MESSAGE_COUNT_AT)
-        if raw[-4:] != count.to_bytes(4, "little"):
-            raise DecodeError(f"batch of {count} messages, its routing says otherwise")
-        if self._routes_commit != self._metadata.commit:
+        if start + BATCH_HEADER_BYTES > size or routing_bytes > _ROUTING_BYTES_MAX:
+            raise DecodeError(f"routing of {routing_bytes} bytes in a send of {size}")
+        count_at = start + MESSAGE_COUNT_AT
+        if frame[start - 4 : start] != frame[count_at : count_at + 4]:
+            raise DecodeError("batch of another number of messages than its routing says")
+        commit = self._metadata.commit
+        if self._routes_commit != commit:
             self._routes.clear()
-            self._routes_commit = self._metadata.commit
-        key = (raw[:-4], user_id)
+            self._routes_commit = commit
+        key = (bytes(frame[HEADER_BYTES : start - 4]), user_id)
         local = self._routes.get(key)
         if local is None:
             request = SEND_MESSAGES.decode_request(memoryview(frame)[HEADER_BYTES:])

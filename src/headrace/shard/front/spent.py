@@ -19,25 +19,25 @@ _WINDOW_MASK = (1 << WINDOW + 1) - 1
 class Spent:
     """The spent numbers of the client that a connection belongs to."""
 
-    __slots__ = ("_highest", "_numbers", "client")
+    __slots__ = ("_numbers", "client", "highest")
 
     def __init__(self, client: int) -> None:
         self.client = client
-        self._highest = 0
+        self.highest = 0  # every number above it is not spent
         self._numbers = 0  # bit n: whether the number highest - n is spent
 
     def __contains__(self, number: int) -> bool:
         """Whether a number is spent."""
-        below = self._highest - number
+        below = self.highest - number
         return 0 <= below <= WINDOW and bool(self._numbers >> below & 1)
 
     def note(self, number: int) -> None:
         """Remember that a success was written."""
-        above = number - self._highest
+        above = number - self.highest
         if above > 0:
             # Far above, all that is known falls out of the window; no shift is ever larger.
-            shift = min(above, WINDOW + 1)
+            shift = above if above <= WINDOW else WINDOW + 1
             self._numbers = (self._numbers << shift | 1) & _WINDOW_MASK
-            self._highest = number
+            self.highest = number
         elif -above <= WINDOW:
             self._numbers |= 1 << -above

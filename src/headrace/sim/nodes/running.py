@@ -52,8 +52,8 @@ class ShardRunning:
         probes = Counter(self._found)
         for part in self.shard.probes:
             probes.update(part.counts)
-        probes["metadata.checkpointed"] += self.shard.metadata.plane.checkpoints_done
-        probes["data.checkpointed"] += self.shard.data_plane.checkpoints_done
+        probes["metadata.checkpointed"] += self.shard.metadata.plane.checkpoints.done_count
+        probes["data.checkpointed"] += self.shard.data_plane.checkpoints.done_count
         return probes
 
     @property

@@ -1,5 +1,7 @@
 """Headers of the ops of a group's log: to order, acknowledge and repair them."""
 
+import struct
+
 import msgspec
 
 from headrace.base.checksum import xxh3_64
@@ -103,8 +105,8 @@ RANGE_EVICTED = Layout(
     group=(152, 8),
 )
 
-# The same bytes as `PREPARE` writes, in one call: a primary makes one for every request.
-_ZERO_CHECKSUM = bytes(CHECKSUM.stop)
+# The same bytes as `PREPARE` writes, in one call: a primary makes one for every request. Numbers of
+# 128 bits are packed as their halves.
 _IDENTITY = PREPARE.struct(
     "checksum_body",
     "cluster",
@@ -125,11 +127,13 @@ _IDENTITY = PREPARE.struct(
     "group",
     "user_id",
     "is_anew",
-    start=CHECKSUM.stop,
     end=HEADER_BYTES,
+    are_halved=True,
 )
+_CHECKSUM = struct.Struct(f"<Q{CHECKSUM.stop - 8}x")
 _TO_VIEW = slice(CHECKSUM.stop, VIEW.start)
 _FROM_VIEW = slice(VIEW.stop, HEADER_BYTES)
+_LOW = (1 << 64) - 1
 
 
 def seal_prepare(header: PrepareHeader) -> tuple[PrepareHeader, bytes]:
@@ -137,18 +141,24 @@ def seal_prepare(header: PrepareHeader) -> tuple[PrepareHeader, bytes]:
 
     The checksum excludes itself and the view, as in `seals.seal`.
     """
-    covered = _ZERO_CHECKSUM + _IDENTITY.pack(
-        header.checksum_body.to_bytes(16, "little"),
-        header.cluster.to_bytes(16, "little"),
+    cluster, client, request_checksum = header.cluster, header.client, header.request_checksum
+    covered = _IDENTITY.pack(
+        header.checksum_body & _LOW,
+        header.checksum_body >> 64,
+        cluster & _LOW,
+        cluster >> 64,
         header.size,
         header.release,
         FrameKind.PREPARE,
         header.replica,
         header.life,
         header.origin,
-        header.client.to_bytes(16, "little"),
-        header.parent.to_bytes(16, "little"),
-        header.request_checksum.to_bytes(16, "little"),
+        client & _LOW,
+        client >> 64,
+        header.parent & _LOW,
+        header.parent >> 64,
+        request_checksum & _LOW,
+        request_checksum >> 64,
         header.op,
         header.commit,
         header.timestamp,
@@ -159,12 +169,6 @@ def seal_prepare(header: PrepareHeader) -> tuple[PrepareHeader, bytes]:
         header.is_anew,
     )
     checksum = xxh3_64(covered)
-    data = b"".join(
-        (
-            checksum.to_bytes(16, "little"),
-            covered[_TO_VIEW],
-            header.view.to_bytes(4, "little"),
-            covered[_FROM_VIEW],
-        )
-    )
+    view = header.view.to_bytes(4, "little")
+    data = _CHECKSUM.pack(checksum) + covered[_TO_VIEW] + view + covered[_FROM_VIEW]
     return msgspec.structs.replace(header, checksum=checksum), data
