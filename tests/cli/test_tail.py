@@ -216,6 +216,32 @@ def test_a_reader_that_leaves_ends_it(orders: headrace.Client, node: Node) -> No
     assert process.returncode == 0
 
 
+def test_a_reader_that_leaves_ends_it_though_nothing_new_comes(
+    orders: headrace.Client, node: Node
+) -> None:
+    """`tail -f ... | head -1`: no write finds the pipe broken."""
+    del orders
+    with subprocess.Popen(
+        [*HEADRACE, "tail", "shop/orders", "-f", "--address", str(node.tcp)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert [process.stdout.readline() for _ in range(10)] == lines(*range(2, 12)).splitlines(
+            True
+        )
+        process.stdout.close()
+        try:
+            code = process.wait(timeout=WAIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+        told = process.stderr.read()
+    assert (code, told) == (0, "")
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -3,7 +3,9 @@
 Loaded by name when the command runs.
 """
 
+import errno
 import os
+import select
 import stat
 import sys
 import time
@@ -138,6 +140,23 @@ class _Shown:
         """Flush the output."""
         self._out.flush()
 
+    def check_reader(self) -> None:
+        """Check that the other end of a pipe is still open.
+
+        A write finds that out by itself, but a topic without new messages causes none.
+
+        Raises:
+            BrokenPipeError: The reader has closed its end.
+        """
+        try:
+            output = self._out.fileno()
+        except (OSError, ValueError):  # stdout was replaced within this process.
+            return
+        poll = select.poll()
+        poll.register(output, 0)  # POLLERR is always reported
+        if any(event & select.POLLERR for _, event in poll.poll(0)):
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
     def end(self) -> None:
         """Write the bytes after the last message."""
         self._out.write(self._writer.end())
@@ -176,6 +195,7 @@ class _Reading:
             if not self._wanted.is_following or not shown.left():
                 return
             shown.flush()
+            shown.check_reader()
             idle = min(2 * idle, IDLE_SECONDS_MAX) if is_empty else IDLE_SECONDS_MIN
             time.sleep(idle)
             self._look_for_partitions()
