@@ -1,6 +1,7 @@
 """The face for asyncio with a real node."""
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -129,6 +130,16 @@ def test_a_cancelled_wait_does_not_stop_the_batch(node: Node) -> None:
             assert (await delivery).offset == 0
 
     run(node, work)
+
+
+def test_a_port_that_never_answers_is_named_with_a_reason() -> None:
+    async def main() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            address = f"127.0.0.1:{silent.getsockname()[1]}"
+            await aio.connect(address, answer_timeout="50 ms")
+
+    with pytest.raises(headrace.Unavailable, match="cannot be reached: no answer in time; is a"):
+        asyncio.run(main())
 
 
 def test_nobody_listens() -> None:

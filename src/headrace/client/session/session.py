@@ -198,7 +198,7 @@ class Session:
             except (LostError, OSError) as lost:
                 self._connection.drop()
                 is_unknown |= is_trying
-                reason, seconds = str(lost) or type(lost).__name__, next(waits)
+                reason, seconds = _why_lost(lost), next(waits)
                 self._check_first(begun, seconds, reason)
             except RemoteError as error:
                 self._connection.drop()
@@ -236,3 +236,10 @@ class Session:
 
     def _beat(self, deadline: float) -> Steps[None]:
         yield from self._connection.exchange(PING, b"", max(self._request, 1), deadline)
+
+
+def _why_lost(lost: LostError | OSError) -> str:
+    """Return the reason in words; a timeout of asyncio has none of its own."""
+    if isinstance(lost, TimeoutError):
+        return str(lost) or "no answer in time"
+    return str(lost) or type(lost).__name__
