@@ -24,7 +24,7 @@ SYNC = """
 import sys
 import headrace
 
-client = headrace.connect(sys.argv[1], timeout="300 ms")
+client = headrace.connect(sys.argv[1], timeout="300 ms", wait="20 s")
 producer = client.producer("shop/orders", linger={linger!r}, partitioning={partition})
 for value in ["one", "two", "three", "four"]:
     producer.send(value)
@@ -36,7 +36,7 @@ import sys
 from headrace import aio
 
 async def main():
-    client = await aio.connect(sys.argv[1], timeout="300 ms")
+    client = await aio.connect(sys.argv[1], timeout="300 ms", wait="20 s")
     producer = client.producer("shop/orders", linger={linger!r}, partitioning={partition})
     for value in ["one", "two", "three", "four"]:
         await producer.send(value)
