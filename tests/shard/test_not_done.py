@@ -5,10 +5,13 @@ answer a write that is on its way, or one whose outcome nobody has told. An evic
 request: it answers whatever a client in lockstep has asked last.
 """
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+import headrace
 from headrace.shard.logins.revocation import ENDED
 from headrace.wire.commands import messages, streams, tokens, topics, users
 from headrace.wire.commands.session import LOGIN_PASSWORD, LOGOUT, PasswordLogin, Register
@@ -24,6 +27,18 @@ ALL = Permissions(everywhere=GlobalPermissions(send_messages=True, manage_topics
 ALONE = Consumer(ConsumerKind.CONSUMER, 1)
 METADATA, DATA = 0, 1
 DEADLINE_TICKS = 1001
+SOURCE = Path(headrace.__file__).parent
+OF_A_NODE = (
+    "groups",
+    "metadata",
+    "partitions",
+    "runtime",
+    "server",
+    "shard",
+    "storage",
+    "transports",
+    "vsr",
+)
 
 
 def make_user(name: str) -> users.CreateUser:
@@ -305,3 +320,21 @@ def test_status_40_answers_reads_alone() -> None:
     for write in (send, store, create):
         nobody.session = 1
         assert told(nobody.send_frame(write(nobody))) == EvictionReason.NO_SESSION
+
+
+@pytest.mark.parametrize(
+    ("name", "places"),
+    [
+        ("Code.CANNOT_ESTABLISH_CONNECTION", []),
+        ("Code.NOT_CONNECTED", []),
+        ("EvictionReason.SESSION_RELEASE_MISMATCH", []),
+        ("Code.UNAUTHENTICATED", ["shard/front/connections.py", "shard/front/router.py"]),
+        ("EvictionReason.USER_INACTIVE", ["shard/logins/login.py"]),
+    ],
+)
+def test_a_node_names_them_only_where_nothing_is_done(name: str, places: list[str]) -> None:
+    """Each new place needs a test with a write on its way."""
+    files = [path for package in OF_A_NODE for path in (SOURCE / package).rglob("*.py")]
+    assert len(files) > 100
+    named = [path for path in files if re.search(rf"\b{re.escape(name)}\b", path.read_text())]
+    assert sorted(path.relative_to(SOURCE).as_posix() for path in named) == places
