@@ -38,6 +38,7 @@ PER_TOPIC = 10
 IDLE_TURNS = 200
 JOURNAL_BYTES = 16 * MIB
 TICKS_MAX = 100_000
+STEPS_PER_PARTITION_MAX = 100  # A stop or a start takes a few for each, without any time passing.
 
 
 class Clock:
@@ -83,7 +84,11 @@ class Run:
         self.rows: list[Row] = []
         self._visits = visits
         self._clock = Clock()
-        self._node = Whole(tail_bytes_max=64 * MIB, journal_bytes=JOURNAL_BYTES)
+        self._node = Whole(
+            tail_bytes_max=64 * MIB,
+            journal_bytes=JOURNAL_BYTES,
+            steps_max=STEPS_PER_PARTITION_MAX * count,
+        )
         self._client = self._node.client()
         self._fill(count)
         self._stop()

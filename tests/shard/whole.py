@@ -113,9 +113,11 @@ class Whole:
         repair_ops_max: int = 128,
         offsets_reserved: int = 65_536,
         journal_bytes: int = JOURNAL_BYTES,
+        steps_max: int = STEPS_MAX,
         **settings: Any,
     ) -> None:
         self._settings = settings
+        self._steps_max = steps_max
         self._repair_ops_max = repair_ops_max
         self._offsets_reserved = offsets_reserved
         self._journal_bytes = journal_bytes
@@ -251,7 +253,7 @@ class Whole:
 
     def _run(self, events: list[ShardEvent], effects: list[ShardEffect]) -> None:
         """Step, and let the world answer until nothing more happens."""
-        for _ in range(STEPS_MAX):
+        for _ in range(self._steps_max):
             events += [answer for effect in effects for answer in self._carry_out(effect)]
             effects = []
             if not events:
