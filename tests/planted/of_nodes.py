@@ -500,14 +500,27 @@ _TIME = (
         "The time is what the wall clock says.",
         Edit(
             believed_time.BelievedTime.look,
-            "if not self.is_known or -self._tolerance <= clock - self.now <= self._tolerance:",
+            "if is_near and -tolerance <= clock - self.steady <= tolerance:",
             "if True:",
+        ),
+    ),
+    bug(
+        "small_leaps_add_up",
+        "A clock that is near what is believed is right, however it came there.",
+        Edit(
+            believed_time.BelievedTime.look,
+            "if is_near and -tolerance <= clock - self.steady <= tolerance:",
+            "if is_near:",
         ),
     ),
     bug(
         "start_believes_its_clock",
         "At a start there is nothing but the clock to go by.",
-        Edit(timekeeper.Timekeeper._learn, "self._time.learn(stamp)", "pass"),
+        Edit(
+            timekeeper.Timekeeper._learn,
+            "self._time.learn(stamp, supported=self._supported_time)",
+            "pass",
+        ),
     ),
     bug(
         "leap_expires_what_is_old",

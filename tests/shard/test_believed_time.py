@@ -77,6 +77,74 @@ def test_what_goes_waits_for_the_clock_too() -> None:
     assert ahead.for_removal == ahead.now == START + TICK_MICROS
 
 
+def test_leaps_within_the_tolerance_do_not_add_up() -> None:
+    """A clock that runs fast, or leaps by a little again and again, is a wrong clock."""
+    time = started()
+    ahead = 0
+    for tick in range(1, 400):
+        ahead += MINUTE
+        time.tick(tick, START + tick * TICK_MICROS + ahead)
+        gained = time.now - START - tick * TICK_MICROS
+        assert gained <= TOLERANCE + tick * TICK_MICROS // 100
+    assert time.lead > 6 * 60 * MINUTE
+    time.tick(400, START + 400 * TICK_MICROS)  # It was put right.
+    assert time.now == time.for_removal == START + 400 * TICK_MICROS
+
+
+def test_a_clock_that_swings_gains_nothing() -> None:
+    """The log remembers what was believed, and so what is learnt from it is no support."""
+    time = started()
+    for tick in range(1, 100):
+        swing = TOLERANCE if tick % 2 else 0
+        time.learn(time.now)  # It is noted.
+        newest = time.now
+        time.tick(tick, newest + swing)
+        time.learn(newest)
+        assert time.now - START <= TOLERANCE + tick * TICK_MICROS * 101 // 100
+
+
+def test_a_clock_that_parts_from_the_ticks_slowly_is_followed() -> None:
+    """As where a machine sleeps for a little now and then, and ticks stand still meanwhile."""
+    time = started()
+    ahead = 0
+    for minute in range(1, 60 * 24):
+        tick = minute * MINUTE // TICK_MICROS
+        ahead += MINUTE // 200
+        time.tick(tick, START + minute * MINUTE + ahead)
+        assert time.lead == 0
+    assert ahead > TOLERANCE
+
+
+def test_an_accepted_time_is_followed_however_far_the_clock_had_crept() -> None:
+    time = started()
+    time.tick(1, START + TICK_MICROS + TOLERANCE)
+    crept = START + 2 * TICK_MICROS + TOLERANCE + MINUTE
+    time.tick(2, crept)
+    assert time.lead == MINUTE
+    time.learn(crept)
+    for tick in range(3, 300):
+        time.tick(tick, crept + tick * TICK_MICROS + MINUTE)
+        assert time.lead == 0
+
+
+def test_a_start_goes_on_with_what_the_monotonic_clock_supports() -> None:
+    """Else each restart would allow a clock that creeps one more tolerance."""
+    time = BelievedTime(TOLERANCE)
+    time.learn(START + TOLERANCE, supported=START)
+    time.tick(0, START + TOLERANCE)
+    assert time.lead == 0
+    time.tick(1, START + TOLERANCE + MINUTE)
+    assert time.now == START + TOLERANCE + TICK_MICROS
+
+
+def test_a_newer_stamp_supports_more_than_a_mark_that_is_far_behind() -> None:
+    """An acceptance, say, after which the mark was not written."""
+    time = BelievedTime(TOLERANCE)
+    time.learn(2 * START, supported=START)
+    time.tick(0, 2 * START + MINUTE)
+    assert time.now == 2 * START + MINUTE
+
+
 @given(st.lists(st.tuples(st.integers(0, 1000), st.integers(-(1 << 50), 1 << 50)), max_size=50))
 def test_no_clock_makes_anything_older_than_the_tolerance(
     moves: list[tuple[int, int]],

@@ -76,6 +76,19 @@ def test_a_leap_deletes_nothing_while_the_node_runs_nor_after_restarts(expiry: i
         assert segments_count(node) == 3
 
 
+def test_small_leaps_do_not_add_up_to_one_that_deletes() -> None:
+    node, _ = with_old_data()
+    for leap in range(1, 40):
+        node.clock_ahead = leap * 4 * MINUTE
+        node.tick(RETENTION_TICKS // 2)
+        if leap % 10 == 0:
+            node.set("supported_time", node.shard.clock.time.steady)
+            node.crash()
+    node.tick(RETENTION_TICKS)
+    assert segments_count(node) == 3
+    assert node.shard.clock.time.lead > 2 * HOUR
+
+
 def test_what_is_old_still_expires_in_its_time_during_a_leap() -> None:
     node, _ = with_old_data()
     node.clock_ahead = TEN_YEARS

@@ -1,12 +1,12 @@
 """Remembers the time for the next start, as long as the machine stays up (CK1, decision 0019).
 
 The monotonic clock of the system continues while a node is down, until the machine reboots. One
-pair of monotonic and believed time gives the time to every later start of the same boot, whatever
+pair of monotonic and steady time gives the time to every later start of the same boot, whatever
 the wall clock says by then. Any pair of this boot is as good as any other, so it is written once,
-and again only if the believed time moved against the monotonic clock.
+and again only if the steady time moved against the monotonic clock.
 
 ```
-<data>/clock   magic 8 | boot identity u64 | monotonic clock u64 | believed time u64 | XXH3-64 u64
+<data>/clock   magic 8 | boot identity u64 | monotonic clock u64 | steady time u64 | XXH3-64 u64
 ```
 
 Times are in microseconds. The file is not synced: a power failure ends the boot that it belongs to.
@@ -46,12 +46,12 @@ def supported_time(folder: Path, boot_identity: int) -> int:
     if len(data) != _FIELDS.size + _CHECKSUM_BYTES:
         return 0
     covered = data[: _FIELDS.size]
-    magic, boot, monotonic, believed = _FIELDS.unpack(covered)
+    magic, boot, monotonic, steady = _FIELDS.unpack(covered)
     passed = monotonic_micros() - monotonic
     is_whole = magic == _MAGIC and xxh3_64(covered) == int.from_bytes(data[-8:], "little")
     if not is_whole or not boot_identity or boot != boot_identity or passed < 0:
         return 0
-    return int(believed + passed)
+    return int(steady + passed)
 
 
 class ClockMark:
@@ -60,18 +60,18 @@ class ClockMark:
     def __init__(self, folder: Path, boot_identity: int) -> None:
         self._folder = folder
         self._boot_identity = boot_identity
-        self._ahead: int | None = None  # the believed time less the monotonic clock, as written
+        self._ahead: int | None = None  # the steady time less the monotonic clock, as written
 
-    def keep(self, believed: int) -> None:
+    def keep(self, steady: int) -> None:
         """Write the mark for the next start; if that fails, an older mark of this boot serves."""
         monotonic = monotonic_micros()
-        ahead = believed - monotonic
+        ahead = steady - monotonic
         if not self._boot_identity or (
             self._ahead is not None and abs(ahead - self._ahead) < _MOVED_MICROS
         ):
             return
         self._ahead = ahead
-        covered = _FIELDS.pack(_MAGIC, self._boot_identity, monotonic, believed)
+        covered = _FIELDS.pack(_MAGIC, self._boot_identity, monotonic, steady)
         try:
             self._write(covered + xxh3_64(covered).to_bytes(_CHECKSUM_BYTES, "little"))
         except OSError as error:

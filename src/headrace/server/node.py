@@ -272,7 +272,7 @@ class Node:
             ListenFailedError: A port is taken, or the address is none of this host's.
         """
         await _wait_until(lambda: self.shard.is_ready, math.inf)
-        self._clock_mark.keep(self.shard.clock.time.now)
+        self._clock_mark.keep(self.shard.clock.time.steady)
         tcp = http = None
         config = self._config
         if config.tcp.enabled:
@@ -296,7 +296,7 @@ class Node:
             self._tell_space()
             self._tell_clock()
             if self.shard.is_ready:
-                self._clock_mark.keep(self.shard.clock.time.now)
+                self._clock_mark.keep(self.shard.clock.time.steady)
             facts = msgspec.structs.replace(self._sampler.sample(), counters=self._counters())
             self.pump.tell(HostSampled(facts))
             await asyncio.sleep(_SAMPLE_SECONDS)

@@ -76,9 +76,7 @@ class Timekeeper:
             self._time.learn(self._metadata.replica.timestamp, is_committed=False)
             return
         self._learnt = stamp
-        if not self._time.is_known:
-            stamp = max(stamp, self._supported_time)
-        self._time.learn(stamp)
+        self._time.learn(stamp, supported=self._supported_time)
 
     @property
     def _newest_stamp(self) -> int:
