@@ -11,7 +11,9 @@ def test_steps_grow_with_the_partitions_and_not_with_the_bound_of_tests(
 ) -> None:
     """With 10,000 partitions a stop takes more steps than any test may."""
     assert STEPS_PER_PARTITION_MAX * 10_000 > whole.STEPS_MAX
-    monkeypatch.setitem(whole.Whole.__init__.__kwdefaults__, "steps_max", 50)
+    defaults = whole.Whole.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "steps_max", 50)
     names = [row.name for row in Run(100, None).rows]
     assert names[0] == "start"
     assert names[-1] == "checkpoint of 1"
