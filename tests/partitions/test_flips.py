@@ -162,6 +162,17 @@ def test_a_flipped_bit_of_a_header_block_fences_its_partition_alone(data: st.Dat
         assert error.value.code == Code.CANNOT_READ_MESSAGE
 
 
+@settings(max_examples=20)
+@given(st.data())
+def test_a_flipped_bit_of_a_header_block_costs_a_running_node_nothing(data: st.DataObject) -> None:
+    stage = filled(is_restarted=False)
+    good = rows(stage.poll(First()))
+    file = data.draw(st.sampled_from(sorted(stage.files.logs, key=lambda at: at.base_offset)))
+    bit = data.draw(st.integers(0, 8 * SEGMENT_HEADER_BYTES - 1))
+    stage.files.logs[file][bit // 8] ^= 1 << bit % 8
+    assert check_polls(stage, good, NOTHING) == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("has_index", [True, False])
 def test_every_bit_of_a_segment_with_its_index(has_index: bool) -> None:
