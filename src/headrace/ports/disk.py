@@ -19,7 +19,8 @@ class WriteJournal(msgspec.Struct, frozen=True):
 
     Sequences rise by one. A sync is wanted soon when `sync` says so: the next one starts when the
     last one ended and covers everything written by then (D5). `Written` follows if `is_awaited`,
-    and may follow otherwise.
+    and may follow otherwise. `is_lone` says that one op waits for the sync and nobody for an
+    earlier one: it may be done at once, where that is known to be quick.
     """
 
     sequence: int
@@ -28,6 +29,7 @@ class WriteJournal(msgspec.Struct, frozen=True):
     parts: tuple[Buffer, ...]  # back to back; not copied into one for the sake of large bodies
     sync: bool
     is_awaited: bool = True
+    is_lone: bool = False
 
     @property
     def data(self) -> bytes:

@@ -59,7 +59,8 @@ class _Batch(msgspec.Struct, frozen=True):
     entries: list[Entry]
     size: int
     sync: bool
-    is_awaited: bool
+    is_awaited: bool = False
+    is_lone: bool = False
 
 
 class JournalStart(msgspec.Struct, frozen=True):
@@ -137,11 +138,11 @@ class Journal:
         self._staged.append(entry)
         self._staged_bytes = staged_bytes
 
-    def flush(self, *, sync: bool, is_awaited: bool = True) -> int:
+    def flush(self, *, sync: bool, is_awaited: bool = True, is_lone: bool = False) -> int:
         """Queue what was staged; return the sequence of its last record, 0 if there is none.
 
         Without `sync` a sync follows after 5 ticks or 16 MiB. With `is_awaited` the disk reports
-        the write too, not only the sync.
+        the write too, not only the sync. `is_lone` as in `WriteJournal`.
         """
         entries = self._staged
         if not entries:
@@ -155,7 +156,7 @@ class Journal:
         self._staged, self._staged_bytes = [], 0
         assert self._data_last <= self.issued, "what was staged has a sequence of its own"
         self.issued = self._data_last = sequence = self.issued + 1
-        batch = _Batch(sequence, entries, size, sync, is_awaited)
+        batch = _Batch(sequence, entries, size, sync, is_awaited, is_lone)
         ring = self.ring
         is_fitting = ring.is_roomy and ring.position + size <= ring.file_bytes
         if is_fitting and self.is_open and not self._queue:
@@ -407,7 +408,7 @@ class Journal:
         self.issued += 1
         size = record_bytes(entries_bytes)
         assert size <= self._record_bytes_max, "a record fits a file"
-        self._queue.append(_Batch(self.issued, entries, size, sync, is_awaited=False))
+        self._queue.append(_Batch(self.issued, entries, size, sync))
 
     def _place(self, batch: _Batch) -> None:
         assert batch.sequence == self.placed + 1, "sequences have no gap"
@@ -455,7 +456,9 @@ class Journal:
         elif self._sync_asked == sequence - 1:
             self._unsynced_since = self._now
         self._outbox.effects.append(
-            WriteJournal(sequence, file, position, built.parts, sync, batch.is_awaited)
+            WriteJournal(
+                sequence, file, position, built.parts, sync, batch.is_awaited, batch.is_lone
+            )
         )
 
     def _ask_space(self, *, is_retry: bool = False) -> None:

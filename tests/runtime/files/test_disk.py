@@ -27,7 +27,13 @@ from headrace.ports.disk import (
 )
 from headrace.ports.machine import Artifact
 from headrace.ports.recovered import GroupCheckpoint, RecoveredGroup, ViewState
-from headrace.runtime.files.disk import DiskFailedError, FileDisk, FolderInUseError
+from headrace.runtime.files.disk import (
+    QUICK_COUNT,
+    QUICK_SECONDS,
+    DiskFailedError,
+    FileDisk,
+    FolderInUseError,
+)
 from headrace.storage.store import Cut, Store, format_store
 from tests.storage.samples import INCARNATION, config, opened, prepare
 
@@ -40,7 +46,8 @@ class Bench:
 
     def __init__(self, folder: Path) -> None:
         self.woken = Event()
-        self.disk = FileDisk(folder, self.woken.set)
+        self.now = 0.0  # by which syncs are timed
+        self.disk = FileDisk(folder, self.woken.set, clock=lambda: self.now)
         self.folder = folder
         self._answers: list[DiskEvent] = []
 
@@ -71,10 +78,29 @@ class Bench:
         self.wait(JournalAllocated(file, is_done=True))
 
     def write(
-        self, sequence: int, *, sync: bool = True, file: int = 0, is_awaited: bool = True
+        self,
+        sequence: int,
+        *,
+        sync: bool = True,
+        file: int = 0,
+        is_awaited: bool = True,
+        is_lone: bool = False,
     ) -> None:
         data = bytes([sequence]) * 64
-        self.submit(WriteJournal(sequence, file, sequence * 64, (data,), sync, is_awaited))
+        place = (sequence, file, sequence * 64)
+        self.submit(WriteJournal(*place, (data,), sync, is_awaited, is_lone))
+
+    def ask_alone(self, sequence: int) -> None:
+        """Write what one op waits for."""
+        self.write(sequence, is_awaited=False, is_lone=True)
+
+    def be_quick(self) -> int:
+        """Make so many quick syncs that the next may be the caller's own; return its sequence."""
+        self.allocate()
+        for sequence in range(1, QUICK_COUNT + 1):
+            self.ask_alone(sequence)
+            self.wait(Synced(sequence))
+        return QUICK_COUNT + 1
 
     def fail(self) -> DiskFailedError:
         """Wait for the disk to fail."""
@@ -566,3 +592,81 @@ def test_a_bug_in_a_thread_ends_the_disk_too(bench: Bench, monkeypatch: pytest.M
     assert isinstance(bench.fail().__cause__, AssertionError)
     bench.disk.close()
     assert seen == ["worker store"]
+
+
+# A sync in the caller's own thread.
+
+
+class Syncs:
+    """Stands for the system's sync: who called it, and how long it takes."""
+
+    def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.bench = bench
+        self.threads: list[str] = []
+        self.seconds = 0.0
+        monkeypatch.setattr(os, "fdatasync", self._sync)
+
+    def _sync(self, _: int) -> None:
+        self.threads.append(current_thread().name)
+        self.bench.now += self.seconds
+
+    def of_caller(self, sequence: int) -> bool:
+        """Write what one op waits for; return whether the caller's thread synced it."""
+        bench = self.bench
+        self.threads.clear()
+        bench.ask_alone(sequence)
+        if events := bench.events():
+            assert events == [Synced(sequence)]
+        else:
+            bench.wait(Synced(sequence))
+        return self.threads == [current_thread().name]
+
+
+def test_after_many_quick_syncs_a_lone_op_is_synced_at_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    syncs = Syncs(bench, monkeypatch)
+    sequence = bench.be_quick()
+    assert current_thread().name not in syncs.threads
+    assert syncs.of_caller(sequence)
+    assert syncs.of_caller(sequence + 1)
+    assert bench.disk.sync_count == sequence + 1
+
+
+def test_after_a_slow_sync_the_caller_syncs_no_more(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DK18: one slow sync may hold the caller up, and no second one soon."""
+    syncs = Syncs(bench, monkeypatch)
+    sequence = bench.be_quick()
+    syncs.seconds = 2 * QUICK_SECONDS
+    assert syncs.of_caller(sequence)
+    assert not syncs.of_caller(sequence + 1)
+    syncs.seconds = 0.0
+    assert not syncs.of_caller(sequence + 2)
+
+
+def test_the_caller_syncs_nothing_that_others_wait_for(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    syncs = Syncs(bench, monkeypatch)
+    sequence = bench.be_quick()
+    syncs.threads.clear()
+    bench.write(sequence)  # not alone
+    bench.wait(Synced(sequence))
+    bench.allocate(1)
+    bench.write(sequence + 1, file=1, sync=False, is_awaited=False)
+    bench.ask_alone(sequence + 2)  # two files are to be synced
+    bench.wait(Synced(sequence + 2))
+    assert current_thread().name not in syncs.threads
+
+
+def test_a_sync_of_the_caller_that_fails_ends_the_disk(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sequence = bench.be_quick()
+    monkeypatch.setattr(os, "fdatasync", refuse)
+    with pytest.raises(DiskFailedError):
+        bench.ask_alone(sequence)
+    with pytest.raises(DiskFailedError):
+        bench.disk.take_events()

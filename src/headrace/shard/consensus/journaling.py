@@ -130,7 +130,15 @@ class Journaling:
     def flush(self) -> None:
         """Write what was staged as one record."""
         assert self.has_staged
-        sequence = self._store.flush(sync=self._wants_sync, is_awaited=self._is_write_awaited)
+        is_lone = (
+            self._wants_sync
+            and not self._is_write_awaited
+            and not self._until_synced
+            and len(self._staged) == 1
+        )
+        sequence = self._store.flush(
+            sync=self._wants_sync, is_awaited=self._is_write_awaited, is_lone=is_lone
+        )
         for queue, replica, event in self._staged:
             queue.append((sequence, replica, event))
         self._staged = []
