@@ -192,6 +192,30 @@ _VIEW_CHANGE = (
         Edit(merge.merge, "nacks >= quorums.nack", "nacks >= 1"),
     ),
     bug(
+        "lost_header_waits",
+        "An op that nobody can name may be anything.",
+        Edit(
+            merge.merge,
+            "header is None and not _is_lost_to_rot(votes, canonical, op, is_named=is_named)",
+            "header is None",
+        ),
+        is_stall=True,
+    ),
+    bug(
+        "lost_header_is_not_searched_for",
+        "Only who has the latest log knows what is in it.",
+        Edit(merge._known_headers, "header is None and above is not None", "False"),
+    ),
+    bug(
+        "unnamed_op_is_dropped",
+        "What an older view has in the place of a lost op is another op.",
+        Edit(
+            merge._is_lost_to_rot,
+            "is_named or not any(op in vote.present for vote in votes)",
+            "True",
+        ),
+    ),
+    bug(
         "log_view_ignored",
         "The longest log wins, of whichever view it is.",
         Edit(merge.merge, " if vote.log_view == canonical_view", ""),

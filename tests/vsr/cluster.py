@@ -209,18 +209,20 @@ class Cluster:
         """Start a node again from what its journal holds.
 
         Damage strikes as storage tells it: `vanished`, nothing of the op and of what follows was
-        written; `cut`, the same, and something was; `torn` and `rotten`, the body of the op, which
-        `restored` brings back.
+        written; `cut`, the same, and something was; `torn` and `rotten`, the body of the op, and
+        `missing`, the whole record of it, which `restored` brings back.
         """
         old = self.nodes[number]
         if damage in ("cut", "vanished"):
             old.entries = {each: old.entries[each] for each in old.entries if each < op}
         elif damage == "restored":
             old.entries[op] = old.taken.pop(op)
+        elif damage == "missing":
+            old.taken[op] = old.entries.pop(op)
         elif damage:
             old.taken[op] = old.entries[op]
             old.entries[op] = (old.entries[op][0], None)
-        is_suspect = damage in ("cut", "rotten")
+        is_suspect = damage in ("cut", "rotten", "missing")
         node = Node(number, len(self.nodes), self.prng.below(1 << 30))
         node.entries = old.entries
         node.taken = old.taken

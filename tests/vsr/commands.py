@@ -27,7 +27,7 @@ class Commands:
     fire NODE TIMER [TIMES]       a timer runs out
     beat                          every primary tells how far it has committed
     crash NODE, wipe NODE
-    restart NODE [DAMAGE OP]      damage is vanished, cut, torn or rotten (see Cluster.restart)
+    restart NODE [DAMAGE OP]      damage is vanished, cut, torn, rotten, missing; see Cluster
     delay [KIND] [A->B]           frames that fly and match take long; `late` has them fly again
     spoil [KIND] [A->B]           the last byte of the frames that fly and match is changed
     hold NODE, release NODE       its disk takes no write, then what has come since

@@ -214,7 +214,103 @@ def test_a_committed_op_is_never_dropped() -> None:
     assert decide(3, *votes).head == 2
 
 
-def test_an_op_that_nobody_can_name_waits() -> None:
+HOLE = {1: LOG[1], 3: LOG[3]}
+
+
+def test_a_hole_of_rot_that_nobody_has_a_copy_for_is_dropped() -> None:
+    """FM-6a: not even the header is left, and what follows goes with it."""
+    votes = [vote(0, HOLE, is_suspect=True), vote(1, SHORT, is_suspect=True), vote(2, SHORT)]
+    assert decide(3, *votes[:2]).decision == Decision.WAIT
+    assert decide(3, votes[0], votes[2]).decision == Decision.WAIT
+    merged = decide(3, *votes)
+    assert (merged.decision, merged.head, merged.headers) == (Decision.MERGED, 1, SHORT)
+    assert (merged.was_cut, merged.was_dropped) == (False, True)
+
+
+def test_a_replication_quorum_of_holes_halts() -> None:
+    """DK13: whether a header is left or not, they may all have acknowledged it."""
+    holes = [vote(replica, HOLE, is_suspect=True) for replica in range(3)]
+    rotten = vote(1, TORN, without=(2,), is_suspect=True)
+    assert decide(3, *holes[:2], vote(2, SHORT)).decision == Decision.WAIT
+    assert decide(3, holes[0], rotten, vote(2, SHORT)).decision == Decision.WAIT
+    assert decide(3, *holes).decision == Decision.WAIT
+    assert decide(5, *holes[:2], *(vote(each, {}, is_suspect=True) for each in (2, 3, 4))).head == 1
+
+
+def test_a_lost_op_is_known_by_the_name_that_the_next_one_gives_it() -> None:
+    """A voter of an older view has it: it is the same op, as its checksum says."""
+    votes = [
+        vote(0, HOLE, log_view=2, is_suspect=True),
+        vote(1, TORN, log_view=1),
+        vote(2, SHORT, log_view=1, is_suspect=True),
+    ]
+    merged = decide(3, *votes)
+    assert (merged.decision, merged.head, merged.headers) == (Decision.MERGED, 3, LOG)
+
+
+def test_several_lost_ops_in_a_row_are_known_by_their_names() -> None:
+    log = chain("a", "b", "c", "d")
+    votes = [
+        vote(0, {1: log[1], 4: log[4]}, log_view=2, is_suspect=True),
+        vote(1, {1: log[1], 2: log[2], 3: log[3]}, log_view=1),
+        vote(2, SHORT, log_view=1, is_suspect=True),
+    ]
+    assert decide(3, *votes).headers == log
+
+
+def test_another_op_in_the_place_of_a_lost_one_is_no_copy() -> None:
+    other = chain("a", "x")
+    votes = [
+        vote(0, HOLE, log_view=2, is_suspect=True),
+        vote(1, other, log_view=1),
+        vote(2, other, log_view=1),
+    ]
+    assert decide(3, *votes[:2]).decision == Decision.WAIT
+    merged = decide(3, *votes)
+    assert (merged.head, merged.was_dropped) == (1, True)
+
+
+def test_what_may_be_a_copy_of_a_lost_op_is_not_dropped() -> None:
+    """Nothing names op 2, for op 3 is lost too: what the older view has may be just that."""
+    log = chain("a", "b", "c", "d")
+    lost = vote(0, {1: log[1], 4: log[4]}, log_view=2, is_suspect=True)
+    suspect = vote(1, SHORT, log_view=1, is_suspect=True)
+    holder = vote(2, {1: log[1], 2: log[2]}, log_view=1)
+    assert decide(3, lost, suspect, holder).decision == Decision.WAIT
+    assert decide(3, lost, suspect, vote(2, SHORT, log_view=1)).head == 1
+
+
+def test_a_name_that_hangs_from_nothing_is_none() -> None:
+    """Between two holes may lie what was left of another log."""
+    log = chain("a", "b", "c", "d", "e")
+    stale = chain("a", "x", "y")
+    lost = vote(0, {1: log[1], 3: stale[3], 5: log[5]}, log_view=2, is_suspect=True)
+    suspect = vote(1, SHORT, log_view=1, is_suspect=True)
+    holder = vote(2, {op: log[op] for op in (1, 2, 3)}, log_view=1)
+    assert decide(3, lost, suspect, holder).decision == Decision.WAIT
+
+
+def test_a_committed_op_is_known_by_its_name() -> None:
+    """Who has it does not know that it is committed."""
+    log = chain("a", "b", "c", commit=2)
+    votes = [
+        vote(0, {1: log[1], 3: log[3]}, log_view=2, is_suspect=True),
+        vote(1, {1: log[1], 2: log[2]}, log_view=1),
+        vote(2, {}, log_view=1, is_suspect=True),
+    ]
+    merged = decide(3, *votes)
+    assert (merged.commit, merged.head, sorted(merged.headers)) == (2, 3, [2, 3])
+
+
+def test_a_committed_op_that_nobody_knows_waits() -> None:
+    log = chain("a", "b", "c", commit=2)
+    lost = vote(0, {1: log[1], 3: log[3]}, is_suspect=True)
+    votes = [lost, vote(1, SHORT, is_suspect=True), vote(2, SHORT, is_suspect=True)]
+    assert decide(3, *votes).decision == Decision.WAIT
+
+
+def test_a_hole_that_no_damage_explains_waits() -> None:
+    """Its voter has not fetched it yet, so it was committed when the view began."""
     votes = [
         vote(0, {1: LOG[1], 3: LOG[3]}),
         vote(1, SHORT, is_suspect=True),

@@ -58,7 +58,8 @@ def merge(votes: list[Vote], quorums: Quorums) -> Merged:
 
     Needs a view-change quorum of votes. With the votes of all replicas, "nobody knows of an op
     above" is proof enough even when some are suspect: every op keeps a copy somewhere. For the same
-    reason an op that is known and that nobody can serve is then dropped (see `_is_uncommitted`).
+    reason an op that is part of the log and that nobody can serve is then dropped, its header lost
+    or not (see `_is_uncommitted` and `_is_lost_to_rot`).
     """
     assert quorums.view_change <= len(votes) <= quorums.replicas, "a replica votes once"
     canonical_view = max(vote.log_view for vote in votes)
@@ -66,25 +67,27 @@ def merge(votes: list[Vote], quorums: Quorums) -> Merged:
     commit = _committed(votes, canonical)
     head = max(*(vote.op for vote in canonical), commit)
     assert commit <= head, "a committed op is part of every later log"
+    known, linked = _known_headers(votes, canonical, commit, head)
     headers: dict[int, PrepareHeader] = {}
     was_cut = was_dropped = False
     for op in range(max(commit, 1), head + 1):
-        header = _canonical_header(canonical, op)
-        if header is None and op == commit:
-            header = _any_header(votes, op)  # Committed ops have one history in every view.
+        header = known.get(op)
         nacks = sum(_nacks(vote, op, header, canonical) for vote in votes)
         if op > commit and nacks >= quorums.nack:
             head = op - 1
             was_cut = True
             break
-        if header is None:
-            return WAIT
-        if op > commit and not any(_serves(vote, header) for vote in votes):
+        if op > commit and not _has_copy(votes, header):
+            is_named = op + 1 == linked <= head
+            if header is None and not _is_lost_to_rot(votes, canonical, op, is_named=is_named):
+                return WAIT
             if not _is_uncommitted(votes, op, quorums):
                 return WAIT
             head = op - 1
             was_dropped = True
             break
+        if header is None:
+            return WAIT
         headers[op] = header
     else:
         if not _ends_here(votes, canonical, head, quorums):
@@ -106,10 +109,45 @@ def _committed(votes: list[Vote], canonical: list[Vote]) -> int:
     return max(commit, max(vote.op for vote in canonical) - PIPELINE_OPS_MAX, 0)
 
 
+def _known_headers(
+    votes: list[Vote], canonical: list[Vote], commit: int, head: int
+) -> tuple[dict[int, PrepareHeader], int]:
+    """Return the headers of the latest log, and the lowest op to which its chain is unbroken.
+
+    A log is trusted from the head down: an op that all voters of the latest view have lost is named
+    by the one above, and then any other voter may know it.
+    """
+    known: dict[int, PrepareHeader] = {}
+    linked = head + 1
+    for op in range(head, max(commit, 1) - 1, -1):
+        above = known[op + 1] if op + 1 == linked <= head else None
+        header = _canonical_header(canonical, op)
+        if header is None and above is not None:
+            header = _header_named(votes, op, above.parent)
+        if header is None and op == commit:
+            header = _any_header(votes, op)  # Committed ops have one history in every view.
+        if header is None:
+            continue
+        known[op] = header
+        if op == head or (above is not None and above.parent == header.checksum):
+            linked = op
+    assert linked > head or linked in known, "a chain begins at the head"
+    return known, linked
+
+
 def _canonical_header(canonical: list[Vote], op: int) -> PrepareHeader | None:
     for vote in canonical:
         header = vote.headers.get(op)
         if header is not None:
+            return header
+    return None
+
+
+def _header_named(votes: list[Vote], op: int, checksum: int) -> PrepareHeader | None:
+    """Return the header with this checksum, from whichever view its holder is."""
+    for vote in votes:
+        header = vote.headers.get(op)
+        if header is not None and header.checksum == checksum:
             return header
     return None
 
@@ -139,9 +177,26 @@ def _nacks(vote: Vote, op: int, header: PrepareHeader | None, canonical: list[Vo
     return held.checksum != header.checksum
 
 
+def _has_copy(votes: list[Vote], header: PrepareHeader | None) -> bool:
+    return header is not None and any(_serves(vote, header) for vote in votes)
+
+
 def _serves(vote: Vote, header: PrepareHeader) -> bool:
     held = vote.headers.get(header.op)
     return held is not None and held.checksum == header.checksum and header.op in vote.present
+
+
+def _is_lost_to_rot(votes: list[Vote], canonical: list[Vote], op: int, *, is_named: bool) -> bool:
+    """Return whether damage alone explains that no voter of the latest view knows an op of its log.
+
+    A voter that is not suspect has a hole only where it has not fetched yet what was committed
+    before its view. If the op above does not name the lost one, whatever a voter of an older view
+    has in its place may be a copy of it.
+    """
+    assert op <= max(vote.op for vote in canonical), "the log of the latest view reaches the op"
+    if not all(vote.is_suspect for vote in canonical if op <= vote.op):
+        return False
+    return is_named or not any(op in vote.present for vote in votes)
 
 
 def _is_uncommitted(votes: list[Vote], op: int, quorums: Quorums) -> bool:
