@@ -43,6 +43,12 @@ def test_other_seeds_are_checked_after_some_steps() -> None:
     assert [part.count for part in parts] == [1] * 7
 
 
+def test_a_node_that_names_no_components_is_not_checked() -> None:
+    often = Checks(20)
+    for _ in range(STEPS_BETWEEN):
+        often.check([])
+
+
 def test_what_has_no_check_is_passed_over() -> None:
     check_all([object(), AppendMachine()])
     with pytest.raises(AssertionError, match="two parts disagree"):

@@ -24,8 +24,7 @@ class Checks:
         self._steps += 1
         if self._steps % STEPS_BETWEEN == 0:
             check_all(list(components)[self._steps // STEPS_BETWEEN % 3 :: 3])
-        elif self._is_every_step:
-            found = list(components)
+        elif self._is_every_step and (found := list(components)):
             check_all(found[self._steps % len(found) :][:1])
 
 
