@@ -58,7 +58,7 @@ from headrace.ports.segments import (
     SegmentsSynced,
     SegmentWritten,
 )
-from headrace.wire.batches import admit_batch, decode_batch_header
+from headrace.wire.batches import BATCH_HEADER, BatchHeader, admit_batch, decode_batch_header
 from headrace.wire.codec import decode_exactly, encode
 from headrace.wire.commands.internal import (
     FORGET_GROUP_OFFSETS,
@@ -316,7 +316,9 @@ class PartitionMachine:
             base_offset=prepared.next_offset,
             base_timestamp=timestamp,
         )
-        prepared.append(prepared.next_offset + messages_count, timestamp)
+        assert messages_count > 0, "the kernel refuses an empty batch"
+        prepared.next_offset += messages_count
+        prepared.newest_stamp = timestamp
         return body
 
     def _bound(self, body: Buffer) -> bytes:
@@ -501,7 +503,7 @@ class PartitionMachine:
         )
 
     def _append(self, header: PrepareHeader, body: Buffer) -> bytes:
-        batch = decode_batch_header(body)
+        batch = BatchHeader(*BATCH_HEADER.unpack_from(body))  # It was verified when it came.
         assert batch.length == len(body), "the frame was verified when it came"
         assert batch.partition_id == self._namespace.partition, "it was admitted by `admits`"
         log, tails = self._log, self._shared.tails

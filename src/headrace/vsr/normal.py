@@ -174,8 +174,10 @@ def _propose(state: State, header: RequestHeader, body: Buffer, *, is_own: bool 
     # Above that of the head, whatever the clock says (VS-6, CK1).
     timestamp = shared.wall if shared.wall > state.timestamp else state.timestamp + 1
     refusal: Code | None = None
-    if not shared.admits(header.operation, body):
-        refusal = shared.room_code(len(body))
+    body_bytes = len(body)
+    is_fitting = shared.held.count == 0 and shared.fits(body_bytes)  # the usual case
+    if not is_fitting and not shared.admits(header.operation, body):
+        refusal = shared.room_code(body_bytes)
         if refusal is None and not is_own:
             state.is_short = True
             state.probes.hit("normal.waits_for_room")
@@ -202,7 +204,7 @@ def _propose(state: State, header: RequestHeader, body: Buffer, *, is_own: bool 
             0,
             body_checksum(header.operation, body),
             options.cluster,
-            HEADER_BYTES + len(body),
+            HEADER_BYTES + len(body),  # as the machine has made it
             state.view,
             0,
             options.replica,
@@ -361,7 +363,7 @@ def advance_durable(state: State) -> None:
     if durable == before:
         return
     state.durable = durable
-    if before < state.commit_min:
+    if before < state.commit_min:  # Otherwise nothing applied has become durable.
         forget_applied(state)
     replica = state.options.replica
     if state.view % state.replicas == replica and state.status == Status.NORMAL:

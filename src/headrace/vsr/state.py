@@ -116,9 +116,9 @@ class Shared:
     """The state that all groups of a shard share."""
 
     __slots__ = (
-        "_fits",
         "_has_room",
         "_reserve_parts",
+        "fits",
         "held",
         "life",
         "now",
@@ -141,7 +141,7 @@ class Shared:
         self.probes = probes
         self.held = Held()  # ops that are journaled when gaps are closed
         self._has_room = has_room
-        self._fits = fits  # whether a body certainly has room, if nothing is held back
+        self.fits = fits  # whether a body certainly has room, if nothing is held back
         self._reserve_parts = reserve_parts
         self.room_code = room_code  # the refusal if not; None if a checkpoint will make room
         self.wall = 0  # the wall clock of the last tick, in microseconds
@@ -151,8 +151,6 @@ class Shared:
 
     def admits(self, operation: int, body: Buffer) -> bool:
         """Return whether the journal has room; ops that make room may use a reserve (O2.10)."""
-        if self.held.count == 0 and self._fits(len(body)):
-            return True  # The usual case, without a walk.
         if self.has_room(len(body)):
             return True
         parts = self._reserve_parts(operation, body)

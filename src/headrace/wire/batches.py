@@ -18,7 +18,7 @@ from headrace.kernel.layout import BATCH_LENGTH_AT
 from headrace.wire.codec import Data
 from headrace.wire.errors import Code, CorruptError, DecodeError, RefusedError
 
-_HEADER = struct.Struct("<6QI")
+BATCH_HEADER = struct.Struct("<6QI")  # the fields of `BatchHeader`
 _LENGTH = struct.Struct("<Q")
 CHAIN = struct.Struct("<QQ")
 
@@ -46,7 +46,7 @@ def decode_batch_header(data: Data) -> BatchHeader:
     """Read the header that a buffer begins with; nothing but its size is checked."""
     if len(data) < BATCH_HEADER_BYTES:
         raise DecodeError(f"batch header of {len(data)} bytes")
-    return BatchHeader(*_HEADER.unpack_from(data))
+    return BatchHeader(*BATCH_HEADER.unpack_from(data))
 
 
 def split_batches(data: Data) -> Iterator[memoryview]:

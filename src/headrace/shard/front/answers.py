@@ -232,42 +232,36 @@ class Answers:
 
     def take_waiting(self, effect: SendReply) -> tuple[Connection, RequestHeader] | None:
         """Return who waits for what consensus answers, if anybody still does."""
-        ticket: int | None = effect.ticket
-        waiting = self._waiting.get(ticket) if ticket else None
-        if waiting is not None:
-            # The usual case, as `keep_waiting` has it.
-            key = (waiting.header.client, waiting.header.request)
-            if self._ordered.get(key) == ticket:
-                del self._ordered[key], self._waiting[effect.ticket]
-                found = self.connections.by_number.get(waiting.connection)
-                return None if found is None else (found, waiting.header)
+        if effect.ticket:
+            waiting = self._waiting.pop(effect.ticket, None)
+            if waiting is None:
+                return self._evicted(effect)
+            header = waiting.header
+            # A ticket that consensus was given waits for consensus alone.
+            assert self._ordered[header.client, header.request] == effect.ticket
+            del self._ordered[header.client, header.request]
+            found = self.connections.by_number.get(waiting.connection)
+            return None if found is None else (found, header)
         ticket = self.keep_waiting(effect)
         if ticket is not None:
             waiting = self._waiting.pop(ticket)
             found = self.connections.by_number.get(waiting.connection)
             return None if found is None else (found, waiting.header)
-        # Whose session is over is told so, even if nobody waits any more.
+        return self._evicted(effect)
+
+    def _evicted(self, effect: SendReply) -> tuple[Connection, RequestHeader] | None:
+        """Return whose session is over: it is told so, even if nobody waits any more."""
         is_eviction = effect.frame[KIND_OFFSET] == FrameKind.EVICTION
         bound = self.connections.of_client(effect.client) if is_eviction else None
         return None if bound is None else (bound, RequestHeader())
 
     def keep_waiting(self, effect: SendReply) -> int | None:
         """Have a request that consensus answered wait for something else; return its ticket."""
-        ordered, ticket = self._ordered, effect.ticket
-        if ticket:
-            waiting = self._waiting.get(ticket)
-            if waiting is None:
-                return None
-            header = waiting.header
-            key = (header.client, header.request)
-            if ordered.get(key) != ticket:
-                return None
-            del ordered[key]
-            return ticket
+        assert not effect.ticket, "an answer of a partition is waited for by itself"
         frame = effect.frame
         is_eviction = frame[KIND_OFFSET] == FrameKind.EVICTION
         request = effect.request if is_eviction else int.from_bytes(frame[_REQUEST], "little")
-        return ordered.pop((effect.client, request), None)
+        return self._ordered.pop((effect.client, request), None)
 
     def expire(self, withdraw: Callable[[int, int, int], bool]) -> None:
         """Answer those whose deadline has come.

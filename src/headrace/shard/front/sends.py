@@ -78,9 +78,6 @@ class Sends:
         if header.request == 0:
             raise RefusedError(Code.INVALID_COMMAND, request=0)
         local, start = self._find_route(header.user_id, frame)
-        fence = local.machine.fence
-        if fence is not None:
-            raise RefusedError(Code.CANNOT_APPEND_MESSAGE, why=fence)
         if local.lost_until and local.is_short:
             is_full = self._plane.is_without_space
             code = Code.CANNOT_APPEND_MESSAGE if is_full else Code.TRANSIENT_NOT_ACCEPTED

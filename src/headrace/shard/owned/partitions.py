@@ -160,8 +160,12 @@ class Partitions:
                 self._own_ops.stir(group)
             if self._opening.unsettled:
                 self._opening.settle_tail(group)
-            self._storing.look_at(local)
-        touched.clear()
+            waiting = local.machine.waiting_bytes
+            if waiting >= self._storing.store_bytes or (
+                waiting and group not in self._storing.unstored
+            ):
+                self._storing.look_at(local, waiting)
+        self._plane.touched = {}
 
     def _look_at_marked(self) -> None:
         """Have offsets removed that were stored for consumer groups which are gone (RC-17).

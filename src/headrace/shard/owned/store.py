@@ -33,7 +33,7 @@ class Storing:
         partitions: Mapping[int, Local],
         turn: Turn,
     ) -> None:
-        self._store_bytes = settings.store_bytes
+        self.store_bytes = settings.store_bytes  # so much is stored at once
         self._store_ticks = settings.store_ticks
         self._plane = plane
         self._shared = shared
@@ -50,12 +50,12 @@ class Storing:
         """Forget a partition that is gone."""
         self.unstored.pop(group, None)
 
-    def look_at(self, local: Local) -> None:
-        """Store what a partition that did something holds, at once if it is much."""
-        waiting = local.machine.waiting_bytes
-        if waiting >= self._store_bytes:
+    def look_at(self, local: Local, waiting_bytes: int) -> None:
+        """Store what a partition holds, at once if it is much."""
+        assert waiting_bytes > 0, "there is something to store"
+        if waiting_bytes >= self.store_bytes:
             local.machine.store()
-        elif waiting:
+        else:
             self.unstored[local.target.group] = local
 
     def store_due(self) -> None:
