@@ -163,6 +163,11 @@ class Connection:
         Raises:
             RefusedError: The server refused it.
         """
+        self.post(command, request)
+        return self.take(command)
+
+    def post(self, command: Command[_Q, _R], request: _Q) -> None:
+        """Send one request, whose reply is taken later."""
         frame = _make_frame(
             command,
             request,
@@ -172,6 +177,13 @@ class Connection:
         )
         self._request += 1
         self._socket.sendall(frame)
+
+    def take(self, command: Command[_Q, _R]) -> _R:
+        """Give the next reply.
+
+        Raises:
+            RefusedError: The server refused the request.
+        """
         header = self._receive(HEADER_BYTES)
         size = int.from_bytes(header[SIZE], "little")
         return command.decode_reply(read_answer(header + self._receive(size - HEADER_BYTES)))
