@@ -52,7 +52,7 @@ test: check  ## everything; what .ci/run calls
 	  sort $(SKIPPED) | uniq -c; \
 	else echo "No lane was skipped."; fi
 
-bench: $(READY)  ## kernel, core, partitions, journal, files, node, client, login, Spark, each beside its own baseline
+bench: $(READY)  ## kernel, core, partitions, journal, files, node, client, login, slow disk, Spark, each beside its baseline
 	$(BIN)/python bench/kernel.py
 	$(BIN)/python bench/core.py
 	$(BIN)/python -m bench.partitions
@@ -61,6 +61,7 @@ bench: $(READY)  ## kernel, core, partitions, journal, files, node, client, logi
 	$(BIN)/python -m bench.node
 	$(BIN)/python -m bench.client
 	$(BIN)/python -m bench.login
+	$(BIN)/python -m bench.slow_disk
 	$(BIN)/python -m bench.spark
 
 # Lines and branches of the deterministic packages, by tests and simulator together.
