@@ -4,8 +4,8 @@
 
 Each page is recorded from a run of the code that ships: a node in memory that was killed and starts
 again, a send to a real node, and the stream reader of the Spark source as Spark calls it. A line is
-a call from one module into another, below the call that made it; a function stands where it is called
-first. So a page changes when the way changes, and not with the data.
+a call from one module into another, below the call that made it; a function stands where it is
+called first. So a page changes when the way changes, and not with the data.
 """
 
 import sys

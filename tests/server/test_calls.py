@@ -11,9 +11,9 @@ import pytest
 from bench.frames import Shape
 from tests.server.counted_node import CountedNode, counted_node
 
-SEND = 196
-BATCH = 198
-POLL = 211
+SEND = 175
+BATCH = 177
+POLL = 209
 TICK = 112
 
 pytestmark = pytest.mark.slow

@@ -73,7 +73,7 @@ class _Half:
         opened = open_store(store_config(1), self._disk.image())
         assert isinstance(opened, Opened)
         self._turn = Turn(Clock(settings.clock_tolerance))
-        self._plane = Plane(config, opened, outside=self, given=self._given)
+        self._plane = Plane(config, opened, outside=self, has_offsets=True)
         self.partitions = Partitions(settings, image, self._plane, self._turn, unwatched)
         self.front = Front(
             settings, image, self._plane, self.partitions, self._turn, lambda: [self._turn.probes]
@@ -88,9 +88,6 @@ class _Half:
 
     def lacking(self) -> Iterable[int]:
         return self.partitions.flushes.lacking()
-
-    def _given(self, group: int) -> int:
-        return self.partitions.next_offset(group)
 
     def tick(self, now: int) -> None:
         self._turn.clock.now = now

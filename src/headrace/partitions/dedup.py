@@ -128,9 +128,10 @@ class DedupTable:
 
     def judge(self, header: RequestHeader, body: Buffer) -> tuple[Verdict, bytes]:
         """Return the verdict on a request; for a replay, with the original reply made again."""
-        client = self._clients.get((header.client, header.user_id))
-        if client is None or header.client == 0 or header.is_anew:
+        key = (header.client, header.user_id)
+        if key not in self._clients or header.client == 0 or header.is_anew:
             return Verdict.NEW, b""
+        client = self._clients[key]
         if header.request > client.watermark:
             return Verdict.NEW, b""  # The usual case.
         answer = client.answers.get(header.request)
@@ -192,10 +193,12 @@ class DedupTable:
 
     def is_applied(self, header: RequestHeader | PrepareHeader) -> bool:
         """Return whether a number is known to be applied, and not said to be used anew."""
-        client = self._clients.get((header.client, header.user_id))
-        if client is None or header.is_anew or header.request > client.watermark:
-            return False  # The usual case.
-        return client.is_applied(header.request)
+        key = (header.client, header.user_id)
+        if key not in self._clients or header.is_anew:
+            return False
+        client = self._clients[key]
+        # Above the watermark is the usual case.
+        return header.request <= client.watermark and client.is_applied(header.request)
 
     # Recording.
 
@@ -218,6 +221,9 @@ class DedupTable:
             self._clients[key] = client
             self._probes.hit("dedup.number_used_anew")
             return
+        elif header.request == client.watermark + 1:  # the usual case of `note`
+            client.bitmap = (client.bitmap << 1 | 1) & _WINDOW_MASK
+            client.watermark = header.request
         else:
             client.note(header.request)
         assert header.request not in client.answers, "what is remembered for a number stays"

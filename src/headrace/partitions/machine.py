@@ -41,7 +41,7 @@ from headrace.partitions.snapshot import (
     encode_snapshot,
     is_encoded_right,
 )
-from headrace.partitions.tail import MemoryTail, TailBatch, tail_copy
+from headrace.partitions.tail import COPIED_BYTES_MAX, MemoryTail, TailBatch
 from headrace.partitions.writer import SegmentWriter
 from headrace.ports.machine import Artifact, Piece, StoredPiece
 from headrace.ports.network import Buffer
@@ -278,8 +278,14 @@ class PartitionMachine:
             RefusedError: The request cannot be granted; nothing has changed.
         """
         prepared = self._prepared
-        if prepared.ops_count == 0:
-            prepared.begin(self._log, self._generation)
+        log = self._log
+        if prepared.ops_count == 0 and (
+            prepared.next_offset != log.next_offset
+            or prepared.newest_stamp != log.newest_stamp
+            or prepared.generation != self._generation
+            or prepared.stored_min is not None
+        ):
+            prepared.begin(log, self._generation)
         if header.operation == Operation.SEND_MESSAGES:
             body = self._stamp(body, timestamp)
         elif header.operation == Operation.RETAIN:
@@ -513,7 +519,7 @@ class PartitionMachine:
         assert segment.length == position + batch.length, "the batch is the last of its segment"
         assert segment.end_offset == log.next_offset, "the segment is the last of the log"
         if self._writer.fence is None:
-            data = tail_copy(body)
+            data = bytes(body) if batch.length < COPIED_BYTES_MAX else body  # as `tail_copy`
             end_offset = log.next_offset
             self._tail.append(TailBatch(batch.base_offset, end_offset, batch.base_timestamp, data))
             self._writer.put(segment, position, data, self._tail, end_offset)

@@ -86,7 +86,7 @@ class Shard:
             settings.metadata, metadata, clock, may_begin=self._may_begin, watch=watch
         )
         self.data_plane = plane = Plane(
-            settings.data, data, outside=self, given=self._given, may_begin=self._may_begin
+            settings.data, data, outside=self, has_offsets=True, may_begin=self._may_begin
         )
         self._planes = (group.plane, plane)
         self._timekeeper = Timekeeper(settings, group, self._planes, turn)
@@ -206,11 +206,10 @@ class Shard:
     def _on_requests(self, event: RequestsArrived) -> None:
         if event.wall:
             self._timekeeper.look(event.wall)
-        get, route = self.front.connections.by_number.get, self._route
+        connections, route = self.front.connections.by_number, self._route
         for number, frame in event.frames:
-            connection = get(number)
-            if connection is not None:
-                route(connection, frame)
+            if number in connections:
+                route(connections[number], frame)
 
     def _on_store(self, event: FromStore) -> None:
         plane = self._planes[event.store]
@@ -339,6 +338,3 @@ class Shard:
     def _may_begin(self) -> bool:
         """Whether both stores know of this start: else one would seem older than it is (DK16)."""
         return all(plane.store.is_open for plane in self._planes)
-
-    def _given(self, group: int) -> int:
-        return self.partitions.locals[group].machine.prepared_offset

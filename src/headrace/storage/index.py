@@ -84,10 +84,10 @@ class Index:
     def put(self, group: int, op: int, place: Place) -> None:
         """Hold an op; an older entry of the same op is not held any more."""
         assert op > 0, "op 0 is the empty log"
-        runs = self._runs.get(group)
-        if runs is None:
-            runs = self._runs[group] = []
-        elif runs and (last := runs[-1]).end == op and last.ordinal == place.ordinal:
+        if group not in self._runs:
+            self._runs[group] = []
+        runs = self._runs[group]
+        if runs and (last := runs[-1]).end == op and last.ordinal == place.ordinal:
             # The usual case: the next op of the group, in the same file.
             last.packed += _PLACE.pack(
                 place.header_hash,

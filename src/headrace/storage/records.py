@@ -227,27 +227,27 @@ def build_record(head: Head, entries: Sequence[Entry], *, is_followed: bool) -> 
     """
     assert entries
     count, head_bytes = 0, RECORD_HEADER_BYTES
+    starts: list[int] = []  # of the extras
     for entry in entries:
+        starts += (head_bytes + ENTRY_BYTES,)
         head_bytes += ENTRY_BYTES + len(entry.extra)
         count += 1
-    at, body_at = RECORD_HEADER_BYTES, head_bytes
+    body_at = head_bytes
     heads: list[bytes] = []
     bodies: list[Buffer] = []
     places: list[tuple[int, int]] = []
-    for entry in entries:
+    for entry, at in zip(entries, starts, strict=True):
         extra, body = entry.extra, entry.body
         placed = 0 if body is None else body_at
         heads += (
             _ENTRY.pack(entry.kind, entry.flags, 0, placed, entry.first, entry.second),
             extra,
         )
-        places += ((at + ENTRY_BYTES, placed),)
-        at += ENTRY_BYTES + len(extra)
+        places += ((at, placed),)
         if body is not None:
             bodies += (body,)
             body_at += len(body)
     length = body_at + -body_at % RECORD_ALIGNMENT
-    assert at == head_bytes, "bodies begin where the entries end"
     assert length == head.length, "a record is as large as the space that was taken for it"
     assert head.synced < head.sequence, "a record vouches for earlier ones"
     packed = _HEAD.pack(

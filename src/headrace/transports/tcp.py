@@ -148,9 +148,8 @@ class TcpListener:
 
     def send(self, reply: SendToConnection) -> None:
         """Answer one request, at the end of this turn; dropped if the connection is closed."""
-        connection = self._connections.get(reply.connection)
-        if connection is not None:
-            connection.send(reply.parts)
+        if reply.connection in self._connections:
+            self._connections[reply.connection].send(reply.parts)
 
     def flush(self) -> None:
         """End a turn: write the replies, and continue reading where it had to wait for that."""

@@ -338,11 +338,11 @@ def accept(state: State, header: PrepareHeader, data: bytes, body: Buffer) -> No
 
 def on_prepare_durable(state: State, event: PrepareDurable) -> None:
     """Mark an op as durable; a backup then acknowledges it, a primary may commit it."""
-    entry = state.log.entries.get(event.op)
-    if entry is None or entry.header.checksum != event.checksum:
+    entries = state.log.entries
+    if event.op not in entries or entries[event.op].header.checksum != event.checksum:
         return
     assert event.op <= state.log.head, "entries lie below the head"
-    entry.is_durable = True
+    entries[event.op].is_durable = True
     advance_durable(state)
 
 
@@ -355,8 +355,8 @@ def advance_durable(state: State) -> None:
     while (
         durable < log.head
         and (durable < state.commit_min or durable + 1 >= log.linked)  # as `_is_trusted`
-        and (entry := entries.get(durable + 1)) is not None
-        and entry.is_durable
+        and durable + 1 in entries
+        and entries[durable + 1].is_durable
     ):
         durable += 1
     assert before <= durable <= log.head, "durable ops are a part of the log"
@@ -433,7 +433,9 @@ def commit_by_quorum(state: State) -> None:
         return
     assert reached <= state.log.head, "nobody acknowledges what was not ordered"
     assert state.log_view == state.view, "acknowledgements are counted for the log of the view"
-    advance_commit(state, reached)
+    state.commit_max = reached
+    apply_committed(state)
+    assert state.commit_min <= state.commit_max, "only committed ops are applied"
     if state.replicas == 1:
         return
     if state.log.head == state.commit_max:
@@ -459,7 +461,7 @@ def apply_committed(state: State) -> None:
     log, before = state.log, state.commit_min
     while state.commit_min < state.commit_max and state.commit_min < log.head:
         op = state.commit_min + 1
-        entry = log.entries.get(op)
+        entry = log.entries[op] if op in log.entries else None  # noqa: SIM401 - a call less
         if op < log.linked or entry is None or entry.body is None:
             start_repair(state, state.primary)
             return
@@ -513,12 +515,10 @@ def _apply(state: State, header: PrepareHeader, body: Buffer) -> None:
         assert isinstance(table, ClientTable)
         table.logout(header.client)
     flight = (header.client, 0 if table.is_lockstep else header.request)
-    waiting = state.in_flight.get(flight)
-    if (
-        waiting is not None
-        and waiting.request == header.request
-        and waiting.operation == header.operation
-    ):
+    if flight not in state.in_flight:
+        return
+    waiting = state.in_flight[flight]
+    if waiting.request == header.request and waiting.operation == operation:
         assert state.status == Status.NORMAL, "clients wait only while their primary leads"
         del state.in_flight[flight]
         state.out.append(SendReply(header.client, reply, ticket=waiting.ticket))

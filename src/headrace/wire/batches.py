@@ -19,6 +19,7 @@ from headrace.wire.codec import Data
 from headrace.wire.errors import Code, CorruptError, DecodeError, RefusedError
 
 BATCH_HEADER = struct.Struct("<6QI")  # the fields of `BatchHeader`
+BATCH_SPAN = struct.Struct("<8xQ32xI")  # its first offset, and how many messages it has
 _LENGTH = struct.Struct("<Q")
 CHAIN = struct.Struct("<QQ")
 

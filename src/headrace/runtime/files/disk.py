@@ -164,8 +164,10 @@ class FileDisk:
             return None
         assert effect.sequence == self._written + 1 or self._written == 0
         try:
-            fd = self._journals.get(effect.file)
-            if fd is None:
+            journals = self._journals
+            if effect.file in journals:
+                fd = journals[effect.file]
+            else:
                 fd = self._open_journal(effect.file, os.O_RDWR)
             parts = effect.parts
             if len(parts) > 1 or os.pwrite(fd, parts[0], effect.position) != len(parts[0]):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from headrace.ports.disk import BlockWritten, Synced, Written
+from headrace.ports.network import Buffer
 from headrace.shard.config import GroupConfig
 from headrace.shard.consensus.ceilings import Ceilings
 from headrace.storage.store import Store
@@ -23,6 +24,7 @@ from headrace.vsr.events import (
     ViewDurable,
 )
 from headrace.vsr.replica import Replica
+from headrace.wire.batches import BATCH_SPAN
 from headrace.wire.numbers import Operation
 from headrace.wire.replica.prepares import PREPARE
 
@@ -40,8 +42,8 @@ _OFFSET_OPERATIONS = (
 class Journaling:
     """The record of this turn, and who waits for records.
 
-    `given` returns the next offset that a group gives out, where a single replica must keep a
-    durable ceiling above it. `hand_back` takes what a group waited for.
+    `has_offsets` says that groups give out offsets: a single replica must keep a durable ceiling
+    above them. `hand_back` takes what a group waited for.
     """
 
     def __init__(
@@ -49,15 +51,15 @@ class Journaling:
         store: Store,
         configs: Mapping[int, GroupConfig],
         ceilings: Ceilings,
-        given: Callable[[int], int] | None,
         hand_back: Callable[[Replica, GroupEvent], None],
         *,
+        has_offsets: bool,
         is_alone: bool,
     ) -> None:
         self._store = store
         self._configs = configs
         self._ceilings = ceilings
-        self._given = given
+        self._has_offsets = has_offsets
         self._hand_back = hand_back
         self._is_alone = is_alone
         # What the turn journals, and who waits for its durability, in journal order. Not by number:
@@ -76,7 +78,7 @@ class Journaling:
         """Stage an op; the group is told when it is as durable as its class asks for."""
         self._store.stage_prepare(effect.header, effect.body, is_never_held=effect.is_never_held)
         self.has_staged = True
-        is_synced = effect.body is None or self._waits_for_sync(replica, effect.header)
+        is_synced = effect.body is None or self._waits_for_sync(replica, effect.header, effect.body)
         self._wants_sync |= is_synced
         if effect.body is not None:
             self._is_write_awaited |= not is_synced
@@ -84,7 +86,7 @@ class Journaling:
             queue = self._until_synced if is_synced else self._until_written
             self._staged.append((queue, replica, event))
 
-    def _waits_for_sync(self, replica: Replica, header: bytes) -> bool:
+    def _waits_for_sync(self, replica: Replica, header: bytes, body: Buffer) -> bool:
         """Whether an op is acknowledged only when it survives a power cut."""
         config = self._configs[replica.group]
         operation = header[_OPERATION_AT]
@@ -92,11 +94,14 @@ class Journaling:
             return config.is_offset_persisted
         if operation != Operation.SEND_MESSAGES or config.is_persisted:
             return True
-        if self._given is None or not self._is_alone:
+        if not self._has_offsets or not self._is_alone:
             return False
-        group = replica.group
-        given = self._given(group)
-        return given > self._ceilings.free.get(group, 0) and self._is_above_ceiling(group, given)
+        group, free = replica.group, self._ceilings.free
+        base_offset, count = BATCH_SPAN.unpack_from(body)
+        given = base_offset + count  # the next offset that the partition gives out
+        if group in free and given <= free[group]:
+            return False
+        return self._is_above_ceiling(group, given)
 
     def _is_above_ceiling(self, group: int, given: int) -> bool:
         """Raise the ceiling in time; whether an op must wait until it is durable (FM-7)."""

@@ -87,7 +87,7 @@ class Plane:
     """All groups of one store.
 
     `outside` is what the machines keep outside the checkpoint; `on_flushed` says when a flush of it
-    is over. `given` tells the next offset that a group gives out. `may_begin` says whether the
+    is over. `has_offsets` says that groups give out offsets. `may_begin` says whether the
     groups may begin to live once the store is open. `reserve_parts` says how much an op may use of
     what the journal keeps for those that make room.
     """
@@ -98,7 +98,7 @@ class Plane:
         opened: Opened,
         *,
         outside: Outside | None = None,
-        given: Callable[[int], int] | None = None,
+        has_offsets: bool = False,
         may_begin: Callable[[], bool] = lambda: True,
         reserve_parts: ReserveParts = reserve_parts,
     ) -> None:
@@ -137,8 +137,8 @@ class Plane:
             store,
             self._configs,
             self._ceilings,
-            given,
             inbox.hand_back,
+            has_offsets=has_offsets,
             is_alone=config.replica_count == 1,
         )
         self._reads = reads = JournalReads(store, inbox)

@@ -240,8 +240,10 @@ class Answers:
             # A ticket that consensus was given waits for consensus alone.
             assert self._ordered[header.client, header.request] == effect.ticket
             del self._ordered[header.client, header.request]
-            found = self.connections.by_number.get(waiting.connection)
-            return None if found is None else (found, header)
+            by_number = self.connections.by_number
+            if waiting.connection not in by_number:
+                return None
+            return by_number[waiting.connection], header
         ticket = self.keep_waiting(effect)
         if ticket is not None:
             waiting = self._waiting.pop(ticket)

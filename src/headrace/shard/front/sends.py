@@ -106,8 +106,9 @@ class Sends:
             self._routes.clear()
             self._routes_commit = commit
         key = (bytes(frame[HEADER_BYTES : start - 4]), user_id)
-        local = self._routes.get(key)
-        if local is None:
+        if key in self._routes:
+            local = self._routes[key]
+        else:
             request = SEND_MESSAGES.decode_request(memoryview(frame)[HEADER_BYTES:])
             try:
                 local, is_fixed = self._resolve(user_id, request)

@@ -105,10 +105,6 @@ class Partitions:
         """Whether the partitions have applied all purges that metadata knows of."""
         return not self._awaited.is_purging
 
-    def next_offset(self, group: int) -> int:
-        """Return the next offset that a partition gives out."""
-        return self.locals[group].machine.prepared_offset
-
     def take_findings(self) -> list[Finding]:
         """Return what was noticed since the last call, once."""
         found = [*self.findings, *self.retention.take_findings()]
@@ -153,9 +149,9 @@ class Partitions:
         """Store what the partitions that did something hold, and see what came of their ops."""
         touched = self._plane.touched
         for group in touched:
-            local = self.locals.get(group)
-            if local is None:
+            if group not in self.locals:
                 continue
+            local = self.locals[group]
             if self._awaited.ops:
                 self._own_ops.stir(group)
             if self._opening.unsettled:
