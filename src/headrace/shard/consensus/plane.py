@@ -213,7 +213,7 @@ class Plane:
         self._neighbours.note_primary(replica)
         if self.inbox.has_begun:
             self._start_group(replica)
-        if self._journaling.has_staged or self.inbox.queue:
+        if self._journaling.has_staged or self.inbox.queue or self._out:
             self.inbox.is_awake = True
         return past
 
