@@ -2,10 +2,19 @@
 
 A client id belongs to one connection at a time, the one of its latest login.
 
+```
+FREE  -> BOUND  a login succeeded: it holds the session
+BOUND -> BOUND  another login of the same connection succeeded
+BOUND -> FREE   it logged out, was evicted, or another connection logged in as its client
+FREE  -> OVER   what its session rested on no longer holds: the session was taken from it
+OVER  -> FREE   it logged out
+```
+
 Invariants: `by_client` names exactly the connections that hold a session.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from enum import Enum, auto
 
 from headrace.shard.front.credential import Credential
 from headrace.shard.front.spent import Spent
@@ -19,6 +28,21 @@ ADDRESSES_MAX = 20_000
 _NO_CLIENT = bytes(16)
 
 
+class Phase(Enum):
+    """Whether a connection holds a session."""
+
+    FREE = auto()  # it holds none, and may log in
+    BOUND = auto()
+    OVER = auto()  # its session was ended; it may log out, and no more
+
+
+_NEXT: Mapping[Phase, tuple[Phase, ...]] = {
+    Phase.FREE: (Phase.BOUND, Phase.OVER),
+    Phase.BOUND: (Phase.BOUND, Phase.FREE),
+    Phase.OVER: (Phase.FREE,),
+}
+
+
 class Connection:
     """One connection of a client."""
 
@@ -28,9 +52,9 @@ class Connection:
         "credential",
         "heard",
         "is_in_doubt",
-        "is_over",
         "login",
         "number",
+        "phase",
         "raw_client",
         "session",
         "short_id",
@@ -52,7 +76,7 @@ class Connection:
         self.user_id = NO_USER
         self.session = 0
         self.credential: Credential | None = None  # what its session, or its login, rests on
-        self.is_over = False  # Its session has ended; it may log out, and no more.
+        self.phase = Phase.FREE
         self.is_in_doubt = False  # Something that it asked for may yet be done (SE-9).
         self.spent = Spent(client=0)
         self.login = 0  # the ticket of the login that waits for its password to be verified
@@ -60,7 +84,17 @@ class Connection:
     @property
     def is_bound(self) -> bool:
         """Whether it holds a session."""
-        return self.session != 0
+        return self.phase is Phase.BOUND
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its session was ended: it may log out, and no more."""
+        return self.phase is Phase.OVER
+
+    def enter(self, phase: Phase) -> None:
+        """Go on to a phase."""
+        assert phase in _NEXT[self.phase], (self.phase, phase)
+        self.phase = phase
 
     def spend(self, header: RequestHeader) -> None:
         """Note that a request was answered here.
@@ -102,7 +136,7 @@ class Connections:
 
     def open(self, number: int, transport: Transport, address: str, now: int) -> Connection:
         """Add a connection."""
-        assert number not in self.by_number
+        assert number not in self.by_number, "a number is of one connection"
         self._short_id = self._short_id % 0xFFFF_FFFE + 1
         connection = Connection(number, self._short_id, transport, address, heard=now)
         self.by_number[number] = connection
@@ -138,7 +172,7 @@ class Connections:
         self, connection: Connection, *, client: int, credential: Credential, session: int
     ) -> None:
         """Bind a session to a connection; another one of the same client loses its own."""
-        assert session > 0
+        assert session > 0, "a session has the number of its op"
         old = self._by_client.get(client)
         if old is not None and old is not connection:
             self._unbind(old)
@@ -151,6 +185,7 @@ class Connections:
         connection.user_id = credential.user_id
         connection.credential = credential
         connection.session = session
+        connection.enter(Phase.BOUND)
         self._by_client[client] = connection
         self._addresses.pop(client, None)
         self._addresses[client] = connection.address
@@ -173,6 +208,30 @@ class Connections:
         connection.raw_client = _NO_CLIENT
         connection.user_id = NO_USER
         connection.credential = None
+        connection.enter(Phase.FREE)
+
+    def check(self, now: int) -> None:
+        """Assert that clients and their connections find each other."""
+        for client, connection in self._by_client.items():
+            assert connection.client == client, "a client is found by its id"
+            assert self.by_number.get(connection.number) is connection, "it is still there"
+        is_all_shown = len(self._addresses) < ADDRESSES_MAX
+        for number, connection in self.by_number.items():
+            client = connection.client
+            assert connection.number == number, "a connection is found by its number"
+            assert connection.heard <= now, "nobody was heard in the future"
+            assert connection.is_bound == (connection.session > 0), "its phase is that of a session"
+            assert connection.is_bound == (client in self._by_client), "a session has one place"
+            assert int.from_bytes(connection.raw_client, "little") == client, "one id in two forms"
+            connection.spent.check()
+            if connection.is_bound:
+                assert self._by_client[client] is connection, "a client has one connection"
+                assert connection.spent.client == client, "numbers are those of its client"
+                is_shown = self._addresses.get(client) == connection.address
+                assert is_shown or not is_all_shown, "where a client is connected is known"
+        shown = {each.short_id: None for each in self.by_number.values()}
+        assert len(shown) == len(self.by_number), "each is shown under a number of its own"
+        assert len(self._addresses) <= ADDRESSES_MAX, "addresses are bounded"
 
     def all(self) -> Iterable[Connection]:
         """Return all, oldest first."""

@@ -72,6 +72,18 @@ class Lockout:
             del self._entries[next(iter(self._entries))]
         return pause
 
+    def check(self, now: int) -> None:
+        """Assert that entries are bounded, and pauses too."""
+        assert len(self._entries) <= ENTRIES_MAX, "the oldest failures are forgotten"
+        counted = [entry.counted for entry in self._entries.values()]
+        assert counted == sorted(counted), "the least recent failure is forgotten first"
+        failures_max = self._settings.failures_free + _DOUBLINGS_MAX + 1
+        for entry in self._entries.values():
+            assert 0 < entry.failures <= failures_max, "a count heals in bounded time"
+            assert entry.counted <= now, "nobody failed in the future"
+            pause = entry.refused_until - entry.counted
+            assert 0 <= pause <= self._settings.pause_ticks_max, "nobody is locked out for good"
+
     def _pause(self, failures: int) -> int:
         beyond = failures - self._settings.failures_free
         if beyond < 0:

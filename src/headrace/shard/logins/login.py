@@ -19,7 +19,7 @@ from headrace.metadata import resolve
 from headrace.ports.credentials import PasswordVerified, VerifyPassword
 from headrace.ports.network import ConnectionTrusted
 from headrace.shard.front.answers import Answers
-from headrace.shard.front.connections import Connection
+from headrace.shard.front.connections import Connection, Phase
 from headrace.shard.front.credential import Credential, credential_of, holds
 from headrace.shard.logins.audit import Auditor
 from headrace.shard.logins.disconnects import Disconnects
@@ -330,9 +330,20 @@ class Logins:
     def logout(self, connection: Connection, header: RequestHeader) -> None:
         """End a session; where there is none it has ended."""
         if not connection.is_bound or connection.client != header.client:
-            connection.is_over = False  # It may log in again.
+            if connection.is_over:
+                connection.enter(Phase.FREE)  # It may log in again.
             self._answers.reply(connection.number, header)
             return
         self._answers.expect(connection, header)
         stamped = msgspec.structs.replace(header, user_id=connection.user_id)
         self._metadata.put_request(stamped, b"")
+
+    def check(self) -> None:
+        """Assert that a connection waits for one login, whose password is being compared."""
+        waiting = [each for each in self._pending.values() if self._answers.is_waiting(each.ticket)]
+        for each in waiting:
+            connection = self._connections.get(each.connection)
+            assert connection is None or connection.login == each.ticket, "one login at a time"
+        tickets = dict.fromkeys(each.ticket for each in self._pending.values())
+        assert len(tickets) == len(self._pending), "a login asks for one comparison"
+        self.lockout.check(self._clock.now)

@@ -21,7 +21,7 @@ import msgspec
 
 from headrace.metadata.applied import OF_USERS, Applied
 from headrace.shard.front.answers import Answers
-from headrace.shard.front.connections import Connection
+from headrace.shard.front.connections import Connection, Phase
 from headrace.shard.front.credential import holds
 from headrace.shard.logins.disconnects import Disconnects
 from headrace.shard.logins.login import Logins
@@ -89,9 +89,10 @@ class Revocation:
         self.is_awake = bool(self._ending)
 
     def check(self) -> None:
-        """Check that a session which must end is looked at until it has."""
+        """Assert that a session which must end is looked at until it has."""
         if self._is_changed or self._ending:
-            assert self.is_awake
+            assert self.is_awake, "what must end is looked at"
+        assert self._is_changed or not self._deleters, "who deleted a token is known for one turn"
 
     def end_expired(self) -> None:
         """End the sessions of tokens whose time is over: no op says so."""
@@ -130,7 +131,7 @@ class Revocation:
             self._ending[connection.number] = connection.client
             self.is_awake = True
         self._disconnects.release(connection)
-        connection.is_over = True
+        connection.enter(Phase.OVER)
         self._answers.refuse_undone(connection.number, Code.UNAUTHORIZED, self._withdraw)
         self._end_answered()
 

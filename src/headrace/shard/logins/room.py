@@ -66,3 +66,9 @@ class LoginRoom:
         """Take that the credential hasher has too much to do."""
         if not self.logins.on_busy(event.token):
             self.users.on_busy(event.token)
+
+    def check(self) -> None:
+        """Assert that logins, orders with secrets and ends of sessions are in order."""
+        self.logins.check()
+        self.users.check()
+        self.revocation.check()

@@ -174,6 +174,11 @@ class UserOrders:
         ticket, _ = self._continuations.pop(token, (0, None))
         self._answers.refuse_waiting(ticket, Code.TRANSIENT_NOT_ACCEPTED)
 
+    def check(self) -> None:
+        """Assert that a request waits for one secret at a time."""
+        tickets = dict.fromkeys(ticket for ticket, _ in self._continuations.values())
+        assert len(tickets) == len(self._continuations), "a request waits for one secret"
+
     def forget(self, client: int) -> None:
         """Forget the secrets that nobody will be told: their connection is gone."""
         for key in [key for key in self._secrets if key[0] == client]:
