@@ -12,6 +12,7 @@ from typing import Any
 
 from headrace.base.ids import METADATA_GROUP
 from headrace.partitions.machine import PartitionMachine
+from headrace.shard.consensus.plane import Plane
 from headrace.shard.owned.local import Local
 from headrace.shard.shard import Shard
 from headrace.vsr.replica import Replica
@@ -48,7 +49,7 @@ class Visits:
 def counted_visits() -> Iterator[Visits]:
     """Count all visits while this is open."""
     visits = Visits()
-    before = [(each, dict(vars(each))) for each in (*_COUNTED, Shard)]
+    before = [(each, dict(vars(each))) for each in (*_COUNTED, Shard, Plane)]
     for each in _COUNTED:
         for name, member in list(vars(each).items()):
             if name.startswith("__"):
@@ -66,6 +67,7 @@ def counted_visits() -> Iterator[Visits]:
         return effects
 
     setattr(Shard, "step", counted_step)  # noqa: B010  # for mypy a method is no variable
+    _leave_out_checks()
     try:
         yield visits
     finally:
@@ -73,6 +75,12 @@ def counted_visits() -> Iterator[Visits]:
             for name, member in members.items():
                 if vars(each).get(name) is not member:
                     setattr(each, name, member)
+
+
+def _leave_out_checks() -> None:
+    """Have nodes check only that no stage sleeps: the rest walks, and is off in production."""
+    for each in (Shard, Plane):
+        setattr(each, "check", vars(each)["check_awake"])  # noqa: B010  # as above
 
 
 def _counting(visits: Visits, method: Callable[..., Any]) -> Callable[..., Any]:

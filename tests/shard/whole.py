@@ -270,6 +270,8 @@ class Whole:
                 return
             effects = self.shard.step(events.pop(0))
             self.shard.check()
+            for plane in (self.shard.metadata.plane, self.shard.data_plane):
+                plane.check()
         raise AssertionError("the node does not come to rest")
 
     def _carry_out(self, effect: ShardEffect) -> list[ShardEvent]:  # noqa: C901, PLR0911

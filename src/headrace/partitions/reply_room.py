@@ -11,6 +11,8 @@ last eighth is for replies of one message each; without any room polls wait.
 Flow: reply.
 """
 
+from collections.abc import KeysView
+
 from headrace.base.limits import MIB
 
 REPLIES_BYTES_MAX = 256 * MIB
@@ -90,6 +92,10 @@ class ReplyRoom:
     def settle(self) -> None:
         """Take for written what was sent: turns are short, and reports leave out small sums."""
         self._sent_bytes = 0
+
+    def holders(self) -> KeysView[int]:
+        """Return the polls that read segments, by their tickets."""
+        return self._held.keys()
 
     def check(self) -> None:
         """Assert that the sum is the sum of its parts, and none is less than what a poll reads."""

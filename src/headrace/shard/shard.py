@@ -194,10 +194,23 @@ class Shard:
         return out
 
     def check(self) -> None:
-        """Check that no request is forgotten, and that whatever has work is awake."""
+        """Assert, between turns, what holds between the parts of each room, and `check_awake`."""
+        self.check_awake()
         self.front.check()
-        self._room.revocation.check()
+        self._room.check()
         self.partitions.check()
+        self._timekeeper.check()
+        self._metadata_stage.check()
+        self._data_stages.check()
+        self._backpressure.check()
+        assert self._sweep_due <= self.clock.now + _SWEEP_TICKS, "it sweeps once a second"
+
+    def check_awake(self) -> None:
+        """Assert that no request is forgotten, and that whatever has work is awake."""
+        assert not self._turn.out, "all effects of a turn leave with it"
+        self.front.check_awake()
+        self._room.revocation.check()
+        self.partitions.check_awake()
         for plane in self._planes:
             plane.check_awake()
 

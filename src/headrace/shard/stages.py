@@ -65,6 +65,11 @@ class MetadataStage:
             self.has_begun = True
             self._room.begin()
 
+    def check(self) -> None:
+        """Assert that the room of logins begins with the group."""
+        is_begun = self._plane.has_begun
+        assert not self.has_begun or is_begun, "nobody gets in before the group lives"
+
 
 class DataStages:
     """Take what the groups of partitions did, as far as their segments and their readers."""
@@ -110,3 +115,9 @@ class DataStages:
         self.close()
         self.store()
         self.again.is_awake = False  # What comes of this is for the next turn.
+
+    def check(self) -> None:
+        """Assert that partitions are told of every checkpoint."""
+        done, plane = self._checkpoints_done, self._plane
+        assert done <= plane.checkpoints.done_count, "nobody is told of one that is not durable"
+        assert plane.inbox.is_awake or done == plane.checkpoints.done_count, "partitions are told"

@@ -30,6 +30,7 @@ class Timekeeper:
         turn: Turn,
     ) -> None:
         self._metadata = metadata
+        self._planes = planes
         self._shared = [plane.shared for plane in planes]
         self._learnt = -1  # the newest committed stamp that was learnt; one of 0 says nothing
         self._clock = turn.clock
@@ -86,3 +87,9 @@ class Timekeeper:
     def _tell(self) -> None:
         for shared in self._shared:
             shared.wall = self._time.now
+
+    def check(self) -> None:
+        """Assert that all parts go by the same time."""
+        self._time.check()
+        for plane in self._planes:
+            plane.check_time(self._clock.now, self._time.now)

@@ -65,6 +65,7 @@ class BelievedTime:
 
     def tick(self, tick: int, clock: int) -> None:
         """Let time pass, and look at the clock."""
+        assert self._tick is None or tick >= self._tick, "ticks do not go back"
         passed = 0 if self._tick is None else (tick - self._tick) * TICK_MICROS
         self._tick = tick
         self.now += passed
@@ -99,3 +100,9 @@ class BelievedTime:
         A log whose stamps are ahead of the true time must not take what others stamped rightly.
         """
         return min(self.now, self.clock)
+
+    def check(self) -> None:
+        """Assert that a first start goes by its clock, and that nothing is removed too early."""
+        assert self.is_known or not self._is_committed, "a committed stamp is a stamp"
+        assert self.is_known or self.now == self.clock, "a first start has but its clock"
+        assert self.for_removal <= self.now, "nothing is older than it is believed to be"

@@ -74,3 +74,14 @@ class CarriedOps:
         assert self.is_complete
         self._found.clear()
         self.missing.clear()
+
+    def check(self) -> None:
+        """Assert that reads are bounded, and that an op is wanted, being read or found."""
+        assert len(self._reading) <= _READS_MAX, "reads on their way are bounded"
+        is_busy = len(self._reading) == _READS_MAX
+        assert is_busy or not self._wanted, "whatever may be asked for is asked for"
+        open_ops = [*self._wanted, *self._reading.values()]
+        assert len({each[:2]: None for each in open_ops}) == len(open_ops), "an op is wanted once"
+        for group, op, attempt in open_ops:
+            assert 1 <= attempt <= _TRIES_MAX, "a read is tried a few times"
+            assert (group, op) not in self._found, "what is found is not read again"

@@ -31,6 +31,7 @@ class Ceilings:
         if given + self._reserved // 2 <= self._newest.get(group, 0):
             return None
         ceiling = given + self._reserved
+        assert ceiling > self._newest.get(group, 0), "a ceiling only rises"
         self._newest[group] = ceiling
         self._set_free(group)
         self.staged.append((group, ceiling))
@@ -46,6 +47,7 @@ class Ceilings:
         """Count the ceilings that are durable now."""
         while self._until_synced and self._until_synced[0][0] <= sequence:
             _, group, ceiling = self._until_synced.popleft()
+            assert self._durable.get(group, 0) < ceiling, "records are synced in their order"
             self._durable[group] = ceiling
             self._set_free(group)
 
@@ -60,3 +62,20 @@ class Ceilings:
         self.free.pop(group, None)
         self.staged = [each for each in self.staged if each[0] != group]
         self._until_synced = deque(each for each in self._until_synced if each[1] != group)
+
+    def check(self, issued: int) -> None:
+        """Assert that ceilings rise, and become durable in the order of their records."""
+        waiting = [sequence for sequence, _, _ in self._until_synced]
+        assert waiting == sorted(waiting), "records are synced in their order"
+        assert not waiting or waiting[-1] <= issued, "a ceiling waits for a record that was issued"
+        for group, ceiling in self._durable.items():
+            assert ceiling <= self._newest[group], "a durable ceiling was asked for"
+        for group, free in self.free.items():
+            assert free <= self._durable.get(group, 0), "what is free needs no wait"
+            assert free <= self._newest[group] - self._reserved // 2, "nor a new ceiling"
+        rising = dict(self._durable)
+        coming = [(group, ceiling) for _, group, ceiling in self._until_synced]
+        for group, ceiling in [*coming, *self.staged]:
+            assert rising.get(group, 0) < ceiling, "each ceiling is above the one before"
+            rising[group] = ceiling
+        assert rising == self._newest, "the newest ceiling is the last that was asked for"

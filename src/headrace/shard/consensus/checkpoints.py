@@ -176,13 +176,15 @@ class Checkpoints:
         return self._phase is Phase.CAPTURING
 
     def _begin(self) -> None:
-        assert not self._pending
-        assert not self._captured
+        assert not self._pending, "the last one has captured all groups"
+        assert not self._captured, "the last one is durable"
+        assert self._carried.is_complete, "the last one carries nothing along any more"
         self._phase = Phase.CAPTURING
         self._served, self._wanted = self._wanted, {}
         self._is_wanted = False
         self._covered = self._store.issued
         self._pending, self.dirty = self.dirty, {}
+        assert self._served.keys() <= self._pending.keys(), "a group that wants it has changed"
         self._is_last = self._is_stopping
         self._gone.clear()
 
@@ -224,6 +226,7 @@ class Checkpoints:
             captured = self._captured.get(group)
             if captured is not None:
                 above = _commit_op(self._durable.get(group))
+                assert above <= _commit_op(captured), "a group does not go back"
                 self._carried.want(group, above=above, until=_commit_op(captured))
                 self._captured[group] = self._without_lacking(captured)
                 self._store.capture(self._captured[group])
@@ -295,6 +298,37 @@ class Checkpoints:
             self._store.stop_clean()
         served, self._served = self._served, {}
         return list(served)
+
+    def check(self) -> None:
+        """Assert that each phase has what belongs to it, and that no change is forgotten."""
+        is_running = self._phase != Phase.IDLE
+        if not is_running:
+            running = (self._captured, self._served, self._asleep, self._retained)
+            assert not any(running), "what the last one held is let go of"
+        if self._phase != Phase.CAPTURING:
+            assert not self._pending, "all groups are captured before they are flushed"
+            assert not self._unflushed, "what was captured is flushed"
+        is_reading = self._phase == Phase.READING
+        assert is_reading != self._carried.is_complete, "what was read is written at once"
+        if self._phase == Phase.WRITING:
+            assert self._store.is_checkpointing, "one that is durable has ended"
+        assert self._covered <= self._store.issued, "it covers what was issued when it began"
+        assert self._is_stopping or not self._is_last, "the last one was asked for"
+        assert self._is_last or not self.is_over, "only the last one is the end"
+        self._carried.check()
+        self._check_groups()
+
+    def _check_groups(self) -> None:
+        known = {**self._dormant, **self._groups}
+        assert self._wanted.keys() <= self._groups.keys(), "only a group wants to be durable"
+        assert self._durable.keys() <= known.keys(), "what is gone is forgotten"
+        for group in self._pending:
+            assert group not in self._captured, "a group is captured once"
+            assert group not in self.dirty, "a group that is to be captured has not changed"
+        for group in known:
+            if group not in self.dirty and group not in self._pending:
+                is_held = group in self._captured or group in self._durable
+                assert is_held, "a group that has not changed is in a checkpoint"
 
 
 def _commit_op(checkpoint: GroupCheckpoint | None) -> int:

@@ -58,3 +58,10 @@ class Inbox:
         if self._groups.get(replica.group) is replica:
             self.is_awake = True
             self.queue.append((replica, event))
+
+    def check(self) -> None:
+        """Assert that what was put is taken by the end of the turn."""
+        if self.queue:
+            assert self.is_awake, "what was put is taken by the end of the turn"
+            assert self.has_begun, "before the groups live nothing is put"
+        assert self.has_begun or not self.has_ended, "only what lived can end"

@@ -178,3 +178,20 @@ class Journaling:
         while queue and queue[0][0] <= sequence:
             _, replica, event = queue.popleft()
             self._hand_back(replica, event)
+
+    def check(self) -> None:
+        """Assert that whoever waits for a record is told as soon as it has got so far."""
+        store = self._store
+        wants = (self._staged, self._wants_sync, self._is_write_awaited)
+        assert self.has_staged or not any(wants), "who waits for a record has staged some of it"
+        waiting = (
+            (self._until_written, store.written),
+            (self._until_synced, store.synced),
+            (self._until_named, store.named),
+        )
+        for queue, reached in waiting:
+            sequences = [sequence for sequence, _, _ in queue]
+            assert sequences == sorted(sequences), "records come to be durable in their order"
+            assert not sequences or reached < sequences[0], "who waits is told at once"
+            assert not sequences or sequences[-1] <= store.issued, "nobody waits for no record"
+        self._ceilings.check(store.issued)

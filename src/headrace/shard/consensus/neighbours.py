@@ -244,3 +244,21 @@ class Neighbours:
         for peer in silent:
             peer.heard = self._shared.now
         return [self._groups[group] for peer in silent for group in self._led[peer.replica]]
+
+    def check(self) -> None:
+        """Assert that heartbeats speak of the groups that are here, and of who leads them."""
+        now, groups = self._shared.now, self._groups
+        assert self._primaries.keys() == groups.keys(), "every group is led by somebody"
+        led = {group: primary for primary, its in self._led.items() for group in its}
+        assert led == self._primaries, "who leads a group has it among its own"
+        assert sum(map(len, self._led.values())) == len(led), "a group is led by one"
+        for group, primary in self._primaries.items():
+            assert groups[group].state.primary == primary, "who leads a group is noted"
+        assert self._beats.keys() <= groups.keys(), "nothing is told of a group that is gone"
+        assert self._asked.keys() <= groups.keys(), "nothing is asked of a group that is gone"
+        assert len(self._unheard) <= _UNHEARD_GROUPS_MAX, "what is kept of others is bounded"
+        interval = self._config.timeouts.heartbeat_interval
+        assert self._due <= now + interval, "the next heartbeat is within an interval"
+        for peer in self._peers.values():
+            peer.check(now)
+            assert peer.asks.keys() <= groups.keys(), "nothing is promised of a group that is gone"

@@ -100,3 +100,16 @@ class Peer:
         ]
         for group in told:
             del self._untold[group]
+
+    def check(self, now: int) -> None:
+        """Assert that numbers and ticks of heartbeats rise."""
+        assert self._first <= self._sent, "numbers of frames rise"
+        assert self.heard <= now, "nobody was heard in the future"
+        for number in self._untold.values():
+            is_told = self._first < number <= self._sent
+            assert number == 0 or is_told, "a group was told by a frame of this life"
+        sent = list(self._sent_at)
+        assert sent == sorted(sent), "frames are remembered in their order"
+        if sent:
+            assert sent[-1][0] == self._sent, "the newest frame is remembered"
+            assert sent[-1][1] <= now, "no frame was sent in the future"

@@ -305,14 +305,30 @@ class Plane:
         return not self.inbox.is_awake
 
     def check(self) -> None:
-        """Check that what all groups share is the sum of its groups, and `check_awake`."""
+        """Assert, between turns, that all parts speak of the same groups, and `check_awake`."""
         check_shared(self.shared, (each.state for each in self.groups.values()))
         self.check_awake()
+        assert self._configs.keys() == self.groups.keys(), "every group has its configuration"
+        for group, replica in self.groups.items():
+            assert replica.group == group, "a group is found by its number"
+            assert replica.origin == self._configs[group].origin, "a group is of one incarnation"
+            assert group not in self._dormant, "a group is here, or only on the disk"
+        assert self.touched.keys() <= self.groups.keys(), "a group that is gone does nothing"
+        self.inbox.check()
+        self._timers.check(self.shared.now, self.groups)
+        self._neighbours.check()
+        self._journaling.check()
+        self.checkpoints.check()
 
     def check_awake(self) -> None:
-        """Check that the end of the turn takes what came for groups, and what they staged."""
-        if self.inbox.queue or self._journaling.has_staged:
-            assert self.inbox.is_awake
+        """Assert that the end of the turn takes what came for groups, and what they staged."""
+        if self.inbox.queue or self._journaling.has_staged or self._out:
+            assert self.inbox.is_awake, "what is to be done is done by the end of the turn"
+
+    def check_time(self, now: int, wall: int) -> None:
+        """Assert that the groups have the time of the shard."""
+        assert self.shared.now == now, "all planes have the same tick"
+        assert self.shared.wall == wall, "stamps are made by the time that is believed"
 
     def stop(self) -> None:
         """Take a last checkpoint, and then mark the stop as clean; `is_stopped` says when."""

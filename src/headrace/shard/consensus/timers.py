@@ -1,6 +1,7 @@
 """The timers of all groups in one heap by due tick: nothing walks all groups (O1.4)."""
 
 import heapq
+from collections.abc import Mapping
 
 from headrace.vsr.timeouts import Timer
 
@@ -31,9 +32,23 @@ class Timers:
     def take_due(self, now: int) -> list[tuple[int, Timer]]:
         """Return the timers that have run out, in the order they were due."""
         due = []
+        last = 0
         while self._heap and self._heap[0][0] <= now:
-            _, count, group, timer = heapq.heappop(self._heap)
+            at, count, group, timer = heapq.heappop(self._heap)
+            assert at >= last, "timers run out in the order of their ticks"
+            last = at
             if self._current.get((group, timer)) == count:
                 del self._current[group, timer]
                 due.append((group, timer))
         return due
+
+    def check(self, now: int, groups: Mapping[int, object]) -> None:
+        """Assert that every timer which was set will run out, and none is overdue."""
+        set_at = {count: (due, group, timer) for due, count, group, timer in self._heap}
+        assert len(set_at) == len(self._heap), "a setting is in the heap once"
+        for (group, timer), count in self._current.items():
+            assert count <= self._count, "settings are counted"
+            assert count in set_at, "a timer that is set runs out"
+            assert set_at[count][1:] == (group, timer), "a setting is of one timer"
+            assert set_at[count][0] >= now, "no timer is overdue between turns"
+            assert group in groups, "a group that is gone has no timers"

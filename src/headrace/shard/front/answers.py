@@ -295,9 +295,22 @@ class Answers:
                 del self._ordered[key]
 
     def check(self) -> None:
-        """Check that what consensus has is part of what waits, in the order of deadlines."""
+        """Assert that what consensus has is part of what waits, in the order of deadlines."""
+        tickets, now = list(self._waiting), self._clock.now
         dues = [each.due for each in self._waiting.values()]
-        assert dues == sorted(dues)
+        assert tickets == sorted(tickets), "tickets are given out in order"
+        assert not tickets or tickets[-1] < self.next_ticket, "tickets are given out in order"
+        assert dues == sorted(dues), "who asked first is answered first at the deadline"
+        assert not dues or now < dues[0], "whose deadline has come is answered"
+        assert not dues or dues[-1] <= now + DEADLINE_TICKS, "nobody waits longer than a deadline"
         for key, ticket in self._ordered.items():
             header = self._waiting[ticket].header
-            assert key == (header.client, header.request)
+            assert key == (header.client, header.request), "an answer finds who waits for it"
+            assert header.ticket in (0, ticket), "an answer is of the request that waits"
+        ordered = dict.fromkeys(self._ordered.values())
+        assert len(ordered) == len(self._ordered), "a request is ordered once"
+
+    def check_connections(self) -> None:
+        """Assert that nobody waits on a connection that is gone."""
+        for one in self._waiting.values():
+            assert self.connections.get(one.connection), "who waits can be answered"

@@ -121,3 +121,13 @@ class AutoCommits:
         for requests in parked.values():
             for each in requests:
                 self._answers.refuse_waiting(each.ticket, Code.CANNOT_APPEND_MESSAGE)
+
+    def check(self) -> None:
+        """Assert that whoever waits for an offset waits for one that is not stored yet."""
+        assert self._parked.keys() <= self.pending.keys(), "nobody waits for a stored offset"
+        assert all(self._parked.values()), "an offset that nobody waits for has no list"
+        for key, offset in self.pending.items():
+            local = self._partitions.locals.get(key.group)
+            if local is not None and local.replica.is_primary:
+                stored = local.machine.peek_offset(key.kind, key.id)
+                assert stored is None or stored < offset, "what is stored is not pending"

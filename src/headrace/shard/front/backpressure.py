@@ -34,3 +34,9 @@ class Backpressure:
     def _set_reading(self, *, is_reading: bool) -> None:
         self._is_reading = is_reading
         self._turn.out.append(ReadConnections(is_reading))
+
+    def check(self) -> None:
+        """Assert that no pause is longer than the bound."""
+        now = self._turn.clock.now
+        assert self._due <= now + _PAUSE_TICKS_MAX, "a pause has an end"
+        assert self._is_reading or now < self._due, "a pause that is over has ended"

@@ -51,8 +51,10 @@ class FlushRequests:
         self.is_awake = bool(self._flushes)
 
     def check(self) -> None:
-        """Check that a flush which waits is looked at."""
-        assert self.is_awake == bool(self._flushes)
+        """Assert that a flush which waits is looked at, in the order of requests."""
+        assert self.is_awake == bool(self._flushes), "a flush that waits is looked at"
+        tickets = [ticket for ticket, _, _ in self._flushes]
+        assert tickets == sorted(tickets), "tickets are given out in order"
 
     def _is_over(self, ticket: int, namespace: int, token: int) -> bool:
         """Whether nobody waits for a flush any more; if it is over, that is answered."""

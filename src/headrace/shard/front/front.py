@@ -52,9 +52,16 @@ class Front:
         self.node = NodeQueries(settings, metadata, partitions, answers, turn, counters)
 
     def check(self) -> None:
-        """Check that whatever waits will be looked at."""
-        self.answers.check()
+        """Assert that connections, requests and what they wait for agree, and `check_awake`."""
+        self.check_awake()
+        self.connections.check(self._clock.now)
+        self.answers.check_connections()
         self.polls.check()
+
+    def check_awake(self) -> None:
+        """Assert that whatever waits will be looked at."""
+        self.answers.check()
+        self.polls.check_awake()
         self.flushes.check()
         self.purges.check()
 

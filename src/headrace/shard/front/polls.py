@@ -283,11 +283,21 @@ class Polls:
         self._short = [poll for poll in self._short if is_waiting(poll.ticket)]
 
     def check(self) -> None:
-        """Check, between turns, that what the partitions have for polls is taken."""
+        """Assert that polls which read hold room for their replies, and `check_awake`."""
+        self.check_awake()
+        assert len(self._reading) <= self._settings.disk_polls_max, "polls of the disk are bounded"
+        assert self._reading.keys() == self._room.holders(), "who reads holds room for a reply"
+        for poll in [*self._reading.values(), *self._short]:
+            assert poll.ticket > 0, "a poll that waits has its ticket"
+        assert len(self._damages) <= _DAMAGES_MAX, "what was logged is remembered within bounds"
+        self.commits.check()
+
+    def check_awake(self) -> None:
+        """Assert, between turns, that what the partitions have for polls is taken."""
         if self._sent or self._partitions.polled or self._partitions.removed:
-            assert self.is_awake
+            assert self.is_awake, "what was read is answered"
         if self._short and not self.is_awake:
-            assert self._room.is_short
+            assert self._room.is_short, "where there is room nobody waits for it"
 
     def _resume_short(self) -> None:
         """Go on with the polls that wait for room, in their order, as far as there is some."""

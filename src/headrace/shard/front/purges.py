@@ -41,9 +41,9 @@ class Purges:
                 answers.send(waiting.connection, frame)
 
     def check(self) -> None:
-        """Check that a purge which waits is looked at."""
+        """Assert that a purge which waits is looked at."""
         if self._held:
-            assert self.is_awake
+            assert self.is_awake, "a purge that waits is looked at"
 
     def tick(self) -> None:
         """Forget the answers for which nobody waits any more."""

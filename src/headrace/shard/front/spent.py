@@ -41,3 +41,9 @@ class Spent:
             self.highest = number
         elif -above <= WINDOW:
             self._numbers |= 1 << -above
+
+    def check(self) -> None:
+        """Assert that the bits are those of numbers in the window, the highest among them."""
+        assert self._numbers <= _WINDOW_MASK, "no number outside of the window"
+        assert self.highest == 0 or self._numbers & 1 == 1, "the highest number is spent"
+        assert self._numbers >> self.highest + 1 == 0, "no number is below 0"

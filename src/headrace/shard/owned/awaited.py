@@ -74,3 +74,12 @@ class Awaited:
             if known is not None and known[1] == at:
                 due[group] = None
         return stirred, due
+
+    def check(self) -> None:
+        """Assert that an op is looked after when it is due, and that purges are counted."""
+        for group, (operation, due) in self.ops.items():
+            assert (due, group) in self._heap, "an op that is awaited will be due"
+            is_purge = operation == Operation.PURGE_PARTITION
+            assert (group in self._purges) == is_purge, "a purge counts until it is applied"
+        assert self._purges.keys() <= self.ops.keys(), "a purge that is applied is forgotten"
+        assert self._heap[:1] == sorted(self._heap)[:1], "the first of the heap is due first"

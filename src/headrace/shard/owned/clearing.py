@@ -54,6 +54,14 @@ class Clearing:
             assert isinstance(owner, PartitionMachine)
             owner.remove_dropped()
 
+    def check(self) -> None:
+        """Assert that a checkpoint is asked for in time, and not too often."""
+        now = self._clock.now
+        assert self._earliest <= now + _INTERVAL_TICKS, "the next one is within an interval"
+        if self._due is not None:
+            latest = max(now + _GATHER_TICKS, self._earliest)
+            assert now <= self._due <= latest, "files wait a second, or until one is allowed"
+
     @property
     def _is_without_space(self) -> bool:
         return (

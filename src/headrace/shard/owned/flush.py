@@ -51,7 +51,7 @@ class Flushes:
             self._probes.hit("partitions.lacking_in_checkpoint")
         return found
 
-    def check(self, group: int) -> None:
+    def go_on(self, group: int) -> None:
         """Go on with a checkpoint, if this partition was the last that it waited for."""
         local, token = self._flushes.get(group, (None, 0))
         if local is None:
@@ -63,9 +63,9 @@ class Flushes:
                 self._plane.on_flushed()
 
     def forget(self, group: int) -> None:
-        """Forget a partition that is gone: no answer of the disk will lead to `check`."""
+        """Forget a partition that is gone: no answer of the disk will lead to `go_on`."""
         self._fenced.pop(group, None)
-        self.check(group)
+        self.go_on(group)
 
     def note_fences(self) -> None:
         """Report partitions that serve nothing any more (P7).
@@ -85,3 +85,12 @@ class Flushes:
         for owner in self._shared.end_checkpoint():
             assert isinstance(owner, PartitionMachine)
             owner.on_checkpointed()
+
+    def check(self) -> None:
+        """Assert that a checkpoint waits for partitions that are here and not durable yet."""
+        for group, (local, token) in self._flushes.items():
+            assert self._partitions.get(group) is local, "nobody waits for what is gone"
+            assert not local.machine.is_flushed(token), "what is durable is not waited for"
+        for group, local in self._fenced.items():
+            assert self._partitions.get(group) is local, "what is gone lacks nothing"
+            assert local.target.group == group, "a partition is found by its number"

@@ -58,3 +58,10 @@ class Holders:
     def forget(self, namespace: int) -> None:
         """Forget a partition that is gone, or has no limits any more."""
         self._used.pop(namespace, None)
+
+    def check(self, now: int) -> None:
+        """Assert that no offset was used in the future, nor in a generation below the first."""
+        for used in self._used.values():
+            for last, generation in used.values():
+                assert last <= now, "no offset was used in the future"
+                assert generation >= 0, "generations are counted from 0"

@@ -34,3 +34,11 @@ class Local:
     def is_short(self) -> bool:
         """Whether offsets that were given out before a power cut could be given again."""
         return self.lost_until > self.machine.next_offset
+
+    def check(self) -> None:
+        """Assert that metadata, group and machine speak of one incarnation of one partition."""
+        options = self.machine.options
+        assert self.replica.group == self.target.group, "its group has its number"
+        assert options.namespace == self.target.group, "its machine has its number"
+        assert self.replica.origin == self.target.created_revision, "one incarnation"
+        assert options.created_revision == self.target.created_revision, "one incarnation"

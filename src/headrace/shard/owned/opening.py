@@ -9,6 +9,8 @@ power cut, class replicated -> short until its log names the lost range -> settl
 Flow: recover.
 """
 
+from collections.abc import Mapping
+
 from headrace.shard.consensus.plane import Plane
 from headrace.shard.owned.local import Local
 
@@ -79,3 +81,15 @@ class Opening:
         if local is not None and local.machine.is_open and not local.is_short:
             del self.unsettled[group]
             self._plane.settle_tail(group)
+
+    def check(self, here: Mapping[int, Local]) -> None:
+        """Assert that what is to be opened, or to be settled, is here."""
+        for waiting in (self.unopened, self._opening, self._short, self.unsettled):
+            for group, local in waiting.items():
+                assert here.get(group) is local, "a partition that is gone is forgotten"
+        alone = (self.unopened, self.unsettled)
+        assert self._is_alone or not any(alone), "one of several replicas is opened at once"
+        for local in self.unopened.values():
+            assert not local.machine.is_open, "what is open is taken up"
+        for local in self.unsettled.values():
+            assert local.lost_until > 0 or not local.is_short, "only lost offsets make it short"

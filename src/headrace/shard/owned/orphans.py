@@ -88,3 +88,8 @@ class Orphans:
 
     def retry(self) -> None:
         """Never needed: a list takes no space."""
+
+    def check(self) -> None:
+        """Assert that it asks before it is answered, and is answered before it is over."""
+        assert self._is_asked or self._listed is None, "only who asked is answered"
+        assert not self.is_over or self._listed is not None, "it ends when it is answered"

@@ -106,11 +106,17 @@ class OwnOps:
             self._wake.is_awake = True
 
     def check(self) -> None:
-        """Check that an op which may be applied, or is due, is looked after in the next turn."""
+        """Assert that awaited ops are of partitions that are here, and `check_awake`."""
+        self.check_awake()
+        self.awaited.check()
+        assert self.awaited.ops.keys() <= self._partitions.keys(), "who is gone applies nothing"
+
+    def check_awake(self) -> None:
+        """Assert that an op which may be applied, or is due, is looked after in the next turn."""
         due = self.awaited.due
         is_due = due is not None and due <= self._clock.now
         if self.awaited.is_stirred or is_due:
-            assert self._wake.is_awake
+            assert self._wake.is_awake, "an op that is due is looked after"
 
     def _is_missing(self, local: Local) -> bool:
         machine = local.machine

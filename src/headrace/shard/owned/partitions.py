@@ -198,7 +198,7 @@ class Partitions:
         if isinstance(owner, PartitionMachine):
             group = owner.options.namespace
             self._opening.settle_tail(group)
-            self.flushes.check(group)
+            self.flushes.go_on(group)
 
     def tick(self) -> None:
         """Do what waits for time."""
@@ -208,11 +208,36 @@ class Partitions:
         self.retention.tick()
 
     def check(self) -> None:
-        """Check, between turns, that no stage sleeps while it has work."""
+        """Assert, between turns, that all parts speak of the same partitions, and `check_awake`."""
+        self.check_awake()
+        groups = self._plane.groups
+        assert self.locals.keys() == groups.keys(), "every partition has its group"
+        for group, local in self.locals.items():
+            assert local.target.group == group, "a partition is found by its number"
+            assert local.replica is groups[group], "a partition has the group of its number"
+            local.check()
+        sequences = [sequence for sequence, _ in self._removals]
+        assert sequences == sorted(sequences), "files are removed in the order of their records"
+        issued = self._plane.store.issued
+        assert not sequences or sequences[-1] <= issued + 1, "files wait for a record that comes"
+        self._check_parts()
+
+    def _check_parts(self) -> None:
+        self._own_ops.check()
+        self._reconciler.check()
+        self._opening.check(self.locals)
+        self._orphans.check()
+        self._clearing.check()
+        self._storing.check()
+        self.flushes.check()
+        self.retention.check()
+
+    def check_awake(self) -> None:
+        """Assert, between turns, that no stage sleeps while it has work."""
         assert not self.shared.busy, "what machines want done is among the effects"
         if self._plane.touched or self._plane.piece_reads or self.shared.marked:
-            assert self.storing.is_awake
-        self._own_ops.check()
+            assert self.storing.is_awake, "what partitions did is looked at"
+        self._own_ops.check_awake()
 
     # What a pass of the reconciler finds.
 

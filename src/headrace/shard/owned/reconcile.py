@@ -133,6 +133,15 @@ class Reconciler:
             return target
         return msgspec.structs.replace(target, segment_bytes=segment_bytes, bytes_max=bytes_max)
 
+    def check(self) -> None:
+        """Assert that the partitions of all topics are those that are here."""
+        here = {group: key for key, groups in self._of_topic.items() for group in groups}
+        assert here.keys() == self._partitions.keys(), "every partition is one of its topic"
+        for group, key in here.items():
+            assert topic_of(group) == key, "a partition is one of its own topic"
+        assert all(self._of_topic.values()), "a topic without partitions is forgotten"
+        assert self._revision <= self._metadata.state.revision, "metadata does not go back"
+
 
 def topic_of(group: int) -> TopicKey:
     """Return the topic of a partition."""

@@ -121,6 +121,15 @@ class Retention:
         found.sort(key=lambda each: (-each.held_bytes, each.partition_id, each.kind, each.id))
         return TopicHolders(len(found), tuple(found[:HOLDERS_MAX]))
 
+    def check(self) -> None:
+        """Assert that it looks, in time, at partitions that are here and have limits."""
+        now = self._clock.now
+        assert self._candidates.keys() <= self._partitions.keys(), "what is gone is not looked at"
+        for group in self._candidates:
+            assert _has_limits(self._partitions[group].target), "only limits drop segments"
+        assert self._due <= now + self._settings.retention_ticks, "a pass begins in each interval"
+        self._holders.check(now)
+
     def _retain(self) -> None:
         """Propose to drop what is too old or too much, where there is such (PT-28)."""
         now = self._clock.time.for_removal

@@ -82,6 +82,13 @@ class Storing:
             assert isinstance(owner, PartitionMachine)
             self._take_effects(owner)
 
+    def check(self) -> None:
+        """Assert that what waits in memory is stored in time, by partitions that are here."""
+        for group, local in self.unstored.items():
+            assert self._partitions.get(group) is local, "what is gone is not stored"
+        assert self.due <= self._clock.now + self._store_ticks, "what waits is stored in time"
+        self._pieces.check()
+
     def _take_effects(self, machine: PartitionMachine) -> None:
         self._out += machine.take_effects()
         for ticket, result in machine.take_polled():
@@ -112,3 +119,8 @@ class _PieceReader:
 
     def retry(self) -> None:
         """Never needed: a read takes no space."""
+
+    def check(self) -> None:
+        """Assert that every read of a piece is answered by the disk."""
+        awaited = self._shared.awaited(self)
+        assert self._reads.keys() == awaited, "a piece that is read has a token, and no other"

@@ -66,8 +66,8 @@ class ShardRunning:
         return {key: Face(replica) for key, replica in self.replicas().items()}
 
     def components(self) -> Iterator[object]:
-        """Return the parts that may check themselves; the shard itself is checked every step."""
-        yield self.shard.partitions.shared
+        """Return the parts that may check themselves."""
+        yield from (self.shard, self.shard.partitions.shared)
         for plane in (self.shard.metadata.plane, self.shard.data_plane):
             yield from (plane, plane.store)
             if plane.has_begun:

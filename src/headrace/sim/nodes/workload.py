@@ -266,7 +266,7 @@ class Nodes:
     def stepped(self, node: Host, event: object, effects: Sequence[object]) -> None:
         """Check that no request waits for an answer that cannot come."""
         assert node.running is not None
-        node.running.shard.check()
+        node.running.shard.check_awake()
 
     def _on_frame(self, node: Host, effect: SendFrame) -> None:
         self.checkers.promises.sent(node.index, effect.frame, replicas_of(node))

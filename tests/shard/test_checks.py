@@ -1,0 +1,142 @@
+"""Parts of a shard that disagree are noticed by `check`, between any two turns."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from headrace.shard.front.connections import Connection, Connections, Phase
+from headrace.vsr.timeouts import Timer
+from headrace.wire.commands import session, streams, topics
+from headrace.wire.numbers import Operation, Transport
+from tests.shard.whole import ROOT, Client, Whole
+
+Shatter = Callable[[Any], object]
+
+
+@pytest.fixture
+def node() -> Whole:
+    node = Whole()
+    client = node.client()
+    client.ask(streams.CREATE_STREAM, streams.CreateStream("s"))
+    client.ask(topics.CREATE_TOPIC, topics.CreateTopic("s", 2, "t"))
+    client.send("s", "t", [b"one"])
+    node.tick(20)
+    return node
+
+
+def check(node: Whole) -> None:
+    node.shard.check()
+    for plane in (node.shard.metadata.plane, node.shard.data_plane):
+        plane.check()
+
+
+def first(node: Whole) -> int:
+    return next(iter(node.shard.partitions.locals))
+
+
+def spend_twice(node: Whole) -> None:
+    connection = next(iter(node.shard.front.connections.all()))
+    connection.spent._numbers &= ~1
+
+
+BREAKS: dict[str, tuple[Shatter, str]] = {
+    "a client whose connection is not found": (
+        lambda node: node.shard.front.connections._by_client.clear(),
+        "a session has one place",
+    ),
+    "a number that is spent and forgotten": (spend_twice, "the highest number is spent"),
+    "a partition of no topic": (
+        lambda node: node.shard.partitions._reconciler._of_topic.clear(),
+        "every partition is one of its topic",
+    ),
+    "a partition with the group of another": (
+        lambda node: setattr(
+            node.shard.partitions.locals[first(node)],
+            "replica",
+            list(node.shard.data_plane.groups.values())[-1],
+        ),
+        "a partition has the group of its number",
+    ),
+    "retention of a partition without limits": (
+        lambda node: node.shard.partitions.retention._candidates.update({first(node): None}),
+        "only limits drop segments",
+    ),
+    "a purge that nobody proposed": (
+        lambda node: node.shard.partitions._awaited._purges.update({first(node): None}),
+        "a purge that is applied is forgotten",
+    ),
+    "an op that is never due": (
+        lambda node: node.shard.partitions._awaited.ops.update(
+            {first(node): (Operation.LOST_RANGE, 10**6)}
+        ),
+        "an op that is awaited will be due",
+    ),
+    "a timer that never runs out": (
+        lambda node: node.shard.data_plane._timers._current.update(
+            {(first(node), Timer.REPAIR): 10**6}
+        ),
+        "settings are counted",
+    ),
+    "a group that changed and is in no checkpoint": (
+        lambda node: node.shard.data_plane._checkpoints._dirty.clear(),
+        "a group that has not changed is in a checkpoint",
+    ),
+    "a sync that nobody asked for": (
+        lambda node: setattr(node.shard.data_plane._journaling, "_wants_sync", True),
+        "who waits for a record has staged some of it",
+    ),
+    "a group that nobody leads": (
+        lambda node: node.shard.data_plane._neighbours._primaries.clear(),
+        "every group is led by somebody",
+    ),
+    "a shard with two ticks": (
+        lambda node: setattr(node.shard.clock, "now", node.shard.clock.now + 1),
+        "all planes have the same tick",
+    ),
+    "a request behind an offset that is stored": (
+        lambda node: node.shard.front.polls.commits._parked.update({"key": [None]}),
+        "nobody waits for a stored offset",
+    ),
+    "room that no poll holds": (
+        lambda node: node.shard.partitions.shared.replies.hold(10**6),
+        "who reads holds room for a reply",
+    ),
+    "partitions that were not told of a checkpoint": (
+        lambda node: setattr(node.shard._data_stages, "_checkpoints_done", -1),
+        "partitions are told",
+    ),
+}
+
+
+def test_a_sound_shard_passes(node: Whole) -> None:
+    check(node)
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_parts_that_disagree_are_noticed(node: Whole, name: str) -> None:
+    shatter, reason = BREAKS[name]
+    shatter(node)
+    with pytest.raises(AssertionError, match=reason):
+        check(node)
+
+
+def test_a_connection_goes_through_its_phases(node: Whole) -> None:
+    client = Client(node, 77)
+    found = node.shard.front.connections.get(client.connection)
+    assert found is not None
+    phases = [found.phase]
+    client.login(*ROOT)
+    phases.append(found.phase)
+    client.ask(session.LOGOUT)
+    phases.append(found.phase)
+    assert phases == [Phase.FREE, Phase.BOUND, Phase.FREE]
+
+
+def test_a_session_that_is_over_is_not_bound_again() -> None:
+    connections = Connections()
+    found: Connection = connections.open(1, Transport.TCP, "127.0.0.1:9", 0)
+    found.enter(Phase.OVER)
+    with pytest.raises(AssertionError, match="OVER"):
+        found.enter(Phase.BOUND)
+    found.enter(Phase.FREE)
