@@ -126,9 +126,10 @@ tools:  ## install the Debian packages of the lanes that are skipped otherwise (
 	@tools/install-packages
 
 .PHONY: docs
-docs: $(READY)  ## write anew the pages made by running: every configuration key, the first ten minutes
+docs: $(READY)  ## write anew the pages made by running: configuration keys, first ten minutes, walks
 	$(BIN)/python -m tools.config_page
 	$(BIN)/python -m tools.record_minutes
+	$(BIN)/python -m tools.walks
 
 run: $(READY)  ## a node for trying things out, on the folder .run
 	$(BIN)/headrace dev --data .run
