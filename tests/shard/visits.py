@@ -1,7 +1,7 @@
 """Counts which groups and partitions a shard looks at in its turns.
 
 A visit is any use of a method or a property of a replica, of a partition's machine, or of the
-keeper's record of it; the metadata group does not count. Several uses in one turn are one visit. A
+shard's record of it; the metadata group does not count. Several uses in one turn are one visit. A
 walk over all partitions is therefore at least as many visits as there are partitions, whoever makes
 it.
 """

@@ -1,4 +1,4 @@
-"""The keeper of secrets, simulated: a hash that anybody could undo, and tokens without chance."""
+"""The credential hasher, simulated: hashes that anybody can undo, and tokens without chance."""
 
 from headrace.base.secret import Secret
 from headrace.ports.credentials import (
