@@ -31,6 +31,12 @@ def test_mutants_are_of_every_kind_and_package() -> None:
     }
 
 
+def test_what_only_asserts_is_no_target() -> None:
+    functions = {each.function for each in find_mutants()}
+    assert "Ring.check" not in functions
+    assert "Connection.check_session" in functions  # It refuses, and is no check.
+
+
 def test_every_survivor_is_explained() -> None:
     survivors = [each for each in read_verdicts().values() if each.killed_by == SURVIVED]
     assert [each.name for each in survivors if not each.explanation] == []
