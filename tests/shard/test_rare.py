@@ -193,3 +193,20 @@ def test_a_request_that_is_answered_does_not_go_on() -> None:
     answers.resume(10**6, lambda: pytest.fail("nobody waits"))
     answers.refuse_waiting(10**6, Code.TRANSIENT_NOT_ACCEPTED)
     assert node.shard.start() == []
+
+
+def test_a_logout_in_the_name_of_another_client_ends_no_session() -> None:
+    node = Whole()
+    anna, other = node.client(client=7), node.client(client=8)
+    frame = encode_request(
+        session.LOGOUT.operation,
+        b"",
+        client=anna.client,
+        session=anna.session,
+        request=9,
+        code=session.LOGOUT.code,
+    )
+    read_answer(other.send_frame(frame))
+    assert node.shard.metadata.sessions.is_connected(anna.client)
+    for client in (anna, other):
+        client.ask(streams.CREATE_STREAM, streams.CreateStream(f"of {client.client}"))
