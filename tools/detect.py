@@ -91,7 +91,7 @@ def record(detection: Detection) -> None:
     """Add one record."""
     is_new = not RECORDS.exists()
     with RECORDS.open("a", newline="") as file:
-        writer = csv.DictWriter(file, Detection.__struct_fields__)
+        writer = csv.DictWriter(file, Detection.__struct_fields__, lineterminator="\n")
         if is_new:
             writer.writeheader()
         writer.writerow(msgspec.to_builtins(detection))
