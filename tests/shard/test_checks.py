@@ -79,7 +79,7 @@ BREAKS: dict[str, tuple[Shatter, str]] = {
         "settings are counted",
     ),
     "a group that changed and is in no checkpoint": (
-        lambda node: node.shard.data_plane._checkpoints._dirty.clear(),
+        lambda node: node.shard.data_plane.checkpoints.dirty.clear(),
         "a group that has not changed is in a checkpoint",
     ),
     "a sync that nobody asked for": (
