@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 from headrace import kernel
-from headrace.kernel.library import FUNCTIONS, NUMBERS, check_library
+from headrace.kernel.library import CLASSES, FUNCTIONS, NUMBERS, check_library
 
 STALE = """
 import sys, types
@@ -27,6 +27,7 @@ def test_a_library_of_this_source_is_taken(native: ModuleType) -> None:
 
 def test_every_public_function_is_looked_for() -> None:
     assert [name for name in kernel.__all__ if name.islower()] == list(FUNCTIONS)
+    assert set(CLASSES) < set(kernel.__all__)
 
 
 @pytest.mark.parametrize("name", ["FOLD_RECORD_BYTES_MAX", "REASON_BATCH_SIZE"])
@@ -37,9 +38,10 @@ def test_a_library_with_another_number_is_refused(native: ModuleType, name: str)
         check_library(stale)
 
 
-def test_a_library_without_a_function_is_refused(native: ModuleType) -> None:
-    stale = {name: value for name, value in vars(native).items() if name != "fold"}
-    with pytest.raises(ImportError, match="it has no fold; rebuild it: make setup"):
+@pytest.mark.parametrize("missing", ["fold", "Gatherer"])
+def test_a_library_without_a_function_is_refused(native: ModuleType, missing: str) -> None:
+    stale = {name: value for name, value in vars(native).items() if name != missing}
+    with pytest.raises(ImportError, match=f"it has no {missing}; rebuild it: make setup"):
         check_library(stale)
 
 

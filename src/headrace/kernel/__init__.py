@@ -1,7 +1,8 @@
 """The one C file, its pure-Python twin, and the choice between them: the lowest layer.
 
 All code that touches every message of a batch is here: admission, verification, search, slices,
-and the conversion to and from columns. The functions are described in `twin.py`.
+the conversion to and from columns, and the gathering of a producer's batches. The functions are
+described in `twin.py`, the classes in `gathering.py`.
 
 Batches are changed and compared in place. The native kernel works on 64 KiB and more without the
 interpreter lock, so the caller must not let another thread write to a buffer that is in use here:
@@ -27,6 +28,7 @@ NATIVE: bool
 try:
     from headrace.kernel import _native
 except ImportError:
+    from headrace.kernel.gathering import Frames, Gatherer, Receipt
     from headrace.kernel.twin import (
         admit,
         build,
@@ -45,6 +47,9 @@ except ImportError:
 else:
     check_library(vars(_native))
     from headrace.kernel._native import (
+        Frames,
+        Gatherer,
+        Receipt,
         admit,
         build,
         columns,
@@ -71,7 +76,10 @@ __all__ = [
     "USER_HEADERS_BYTES_MAX",
     "BatchError",
     "Columns",
+    "Frames",
+    "Gatherer",
     "Reason",
+    "Receipt",
     "admit",
     "build",
     "columns",

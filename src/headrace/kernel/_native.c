@@ -12,6 +12,7 @@
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <structmember.h>
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -742,6 +743,8 @@ static bool check_batch(Gather *gather, const uint8_t *data, const Batch *batch,
 typedef struct {
     PyObject *batch_error;
     PyObject *columns_type;
+    PyObject *frames_type;
+    PyObject *receipt_type;
 } State;
 
 static PyObject *raise_fault(PyObject *module, const Fault *fault)
@@ -1925,6 +1928,640 @@ static PyObject *py_cut(PyObject *module, PyObject *const *arguments, Py_ssize_t
     return list;
 }
 
+/* --------------------------------------------------------------------------------- gather -- */
+
+/* A producer's batches while messages are added to them. Frames are written as they will be sent;
+ * ids and checksums follow in `finish`, once for the batch.
+ *
+ * The interpreter lock is held throughout, except for the hashes of `finish`, and no Python code
+ * runs between the check of a limit and the write that it allows: to other threads a call is one
+ * step. What may run Python code (the clock, an allocation that starts the collector) comes first. */
+
+enum { FRAMES_BYTES_FIRST = 4096 };
+#define SPAN_MICROS_MAX 3600000000u /* one hour: the field of a frame holds 71 minutes */
+
+/* One batch. `bytes` is NULL before the first message and after `finish`; the numbers stay. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *bytes;
+    uint64_t size; /* of the batch: its header and its frames */
+    uint64_t count;
+    uint64_t origin; /* when the first message was created */
+    bool is_finished;
+} Frames;
+
+/* One message of a batch. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *batch; /* NULL until a message is added */
+    uint64_t index;
+} Receipt;
+
+/* All unconfirmed messages of one producer: the limits, and what counts against them. */
+typedef struct {
+    PyObject_HEAD
+    uint64_t messages_max;
+    uint64_t batch_bytes_max;
+    uint64_t buffer_bytes_max;
+    uint64_t buffered_bytes;
+    uint64_t messages_count;
+    PyObject *clock;
+    PyTypeObject *receipt_type;
+    Frames *current;  /* where `add` adds; NULL if nowhere */
+    Receipt *receipt; /* the last one returned: used again if nobody has kept it */
+} Gatherer;
+
+/* Makes room for a batch of `size` bytes, and for more to come unless it is the first message:
+ * one that is larger than a batch goes alone. Runs no Python code. */
+static bool grow_frames(Frames *frames, uint64_t size)
+{
+    if (size > BATCH_BYTES_MAX) {
+        PyErr_Format(PyExc_OverflowError, "a batch of %llu bytes, limit %d",
+                     (unsigned long long)size, BATCH_BYTES_MAX);
+        return false;
+    }
+    uint64_t room = frames->bytes == NULL ? FRAMES_BYTES_FIRST
+                                          : 2 * (uint64_t)PyBytes_GET_SIZE(frames->bytes);
+    room = room > BATCH_BYTES_MAX ? BATCH_BYTES_MAX : room;
+    room = room < size ? size : room;
+    /* Not `_PyBytes_Resize`: when that fails, the messages are gone. */
+    PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)room);
+    if (bytes == NULL)
+        return false;
+    if (frames->bytes != NULL)
+        memcpy(PyBytes_AS_STRING(bytes), PyBytes_AS_STRING(frames->bytes), frames->size);
+    Py_XSETREF(frames->bytes, bytes);
+    return true;
+}
+
+/* Adds one message of good lengths. Runs no Python code. */
+INLINE bool put_frame(Frames *frames, PyObject *value, PyObject *headers, uint64_t micros)
+{
+    uint64_t payload_length = (uint64_t)PyBytes_GET_SIZE(value);
+    uint64_t headers_length = headers == NULL ? 0 : (uint64_t)PyBytes_GET_SIZE(headers);
+    uint64_t end = frames->size + FRAME_HEADER_BYTES + payload_length + headers_length;
+    if (UNLIKELY(frames->bytes == NULL || end > (uint64_t)PyBytes_GET_SIZE(frames->bytes))
+        && !grow_frames(frames, end))
+        return false;
+    if (frames->count == 0)
+        frames->origin = micros;
+    /* A clock that jumps must not make the batch impossible to encode. */
+    uint64_t delta = micros > frames->origin ? micros - frames->origin : 0;
+    delta = delta > SPAN_MICROS_MAX ? SPAN_MICROS_MAX : delta;
+    uint8_t *start = (uint8_t *)PyBytes_AS_STRING(frames->bytes) + frames->size;
+    store32(start + OFFSET_DELTA_AT, (uint32_t)frames->count);
+    store32(start + TIMESTAMP_DELTA_AT, (uint32_t)delta);
+    store32(start + USER_HEADERS_LENGTH_AT, (uint32_t)headers_length);
+    store32(start + PAYLOAD_LENGTH_AT, (uint32_t)payload_length);
+    store64(start + FRAME_RESERVED_AT, 0);
+    copy_bytes(start + FRAME_HEADER_BYTES, (const uint8_t *)PyBytes_AS_STRING(value),
+               payload_length);
+    if (headers_length > 0)
+        memcpy(start + FRAME_HEADER_BYTES + payload_length, PyBytes_AS_STRING(headers),
+               headers_length);
+    frames->size = end;
+    frames->count++;
+    return true;
+}
+
+/* Writes what was left open: ids, checksums, the header of the batch. */
+static bool finish_frames(uint8_t *batch, uint64_t size, uint64_t count, uint64_t origin,
+                          const uint8_t *ids, Fault *fault)
+{
+    Gather gather;
+    if (!gather_open(&gather, count, fault))
+        return false;
+    uint8_t *start = batch + BATCH_HEADER_BYTES;
+    for (uint64_t index = 0; index < count; index++) {
+        uint64_t length = FRAME_HEADER_BYTES + (uint64_t)load32(start + USER_HEADERS_LENGTH_AT)
+                          + load32(start + PAYLOAD_LENGTH_AT);
+        memcpy(start + FRAME_ID_AT, ids + MESSAGE_ID_BYTES * index, MESSAGE_ID_BYTES);
+        store64(start + FRAME_CHECKSUM_AT, hash_from_17(start + HASHED_AT, length - HASHED_AT));
+        Frame frame = {.start = start};
+        gather_frame(&gather, index, &frame);
+        start += length;
+    }
+    memset(batch, 0, BATCH_HEADER_BYTES);
+    store64(batch + ORIGIN_TIMESTAMP_AT, origin);
+    store64(batch + BATCH_LENGTH_AT, size);
+    store32(batch + MESSAGE_COUNT_AT, (uint32_t)count);
+    store64(batch + BATCH_CHECKSUM_AT, gather_hash(&gather, batch, count));
+    gather_close(&gather);
+    return true;
+}
+
+static struct PyModuleDef definition;
+
+/* The module of an object's type, or of the kernel's type that it derives from. */
+static PyObject *module_of(PyObject *object)
+{
+    return PyType_GetModuleByDef(Py_TYPE(object), &definition);
+}
+
+PyDoc_STRVAR(finish_doc,
+"finish($self, ids, /)\n--\n\n"
+"Return the batch, with these ids of its messages; nothing can be added any more.");
+
+static PyObject *frames_finish(PyObject *self, PyObject *argument)
+{
+    Frames *frames = (Frames *)self;
+    PyObject *module = module_of(self);
+    Py_buffer ids;
+    if (module == NULL || PyObject_GetBuffer(argument, &ids, PyBUF_SIMPLE) < 0)
+        return NULL;
+    Fault fault;
+    bool good = frames->bytes != NULL && (uint64_t)ids.len == MESSAGE_ID_BYTES * frames->count;
+    if (!good && frames->is_finished)
+        PyErr_SetString(PyExc_ValueError, "the batch is finished");
+    else if (!good && frames->count == 0)
+        PyErr_SetString(PyExc_ValueError, "the batch has no messages");
+    else if (!good) {
+        record(&fault, REASON_COLUMN_LENGTH, -1, 0, (uint64_t)ids.len,
+               MESSAGE_ID_BYTES * frames->count);
+        raise_fault(module, &fault);
+    }
+    PyObject *batch = NULL;
+    if (good) {
+        batch = frames->bytes;
+        frames->bytes = NULL;
+        frames->is_finished = true;
+        PyThreadState *thread = unlock_for((Py_ssize_t)frames->size);
+        good = finish_frames((uint8_t *)PyBytes_AS_STRING(batch), frames->size, frames->count,
+                             frames->origin, ids.buf, &fault);
+        lock_again(thread);
+        if (!good) {
+            Py_CLEAR(batch);
+            raise_fault(module, &fault);
+        } else
+            _PyBytes_Resize(&batch, (Py_ssize_t)frames->size);
+    }
+    PyBuffer_Release(&ids);
+    return batch;
+}
+
+static Py_ssize_t frames_length(PyObject *self) { return (Py_ssize_t)((Frames *)self)->count; }
+
+static void frames_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    Py_XDECREF(((Frames *)self)->bytes);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyObject *frames_new(PyTypeObject *type, PyObject *Py_UNUSED(arguments),
+                            PyObject *Py_UNUSED(keywords))
+{
+    Frames *frames = (Frames *)type->tp_alloc(type, 0);
+    if (frames != NULL)
+        frames->size = BATCH_HEADER_BYTES;
+    return (PyObject *)frames;
+}
+
+static PyMethodDef frames_methods[] = {
+    {"finish", frames_finish, METH_O, finish_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef frames_members[] = {
+    {"size", T_ULONGLONG, offsetof(Frames, size), READONLY, "The size of the batch in bytes."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot frames_slots[] = {
+    {Py_tp_doc, "The messages of one batch, as they will be sent."},
+    {Py_tp_new, frames_new},
+    {Py_tp_dealloc, frames_dealloc},
+    {Py_tp_methods, frames_methods},
+    {Py_tp_members, frames_members},
+    {Py_sq_length, frames_length},
+    {0, NULL},
+};
+
+static PyType_Spec frames_spec = {
+    .name = "headrace.kernel.Frames",
+    .basicsize = sizeof(Frames),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+    .slots = frames_slots,
+};
+
+static int receipt_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(((Receipt *)self)->batch);
+    return 0;
+}
+
+static int receipt_clear(PyObject *self)
+{
+    Py_CLEAR(((Receipt *)self)->batch);
+    return 0;
+}
+
+static void receipt_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    receipt_clear(self);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyMemberDef receipt_members[] = {
+    {"batch", T_OBJECT_EX, offsetof(Receipt, batch), READONLY, "The batch of the message."},
+    {"index", T_ULONGLONG, offsetof(Receipt, index), READONLY, "Its index there."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot receipt_slots[] = {
+    {Py_tp_doc, "One message of a batch."},
+    {Py_tp_dealloc, receipt_dealloc},
+    {Py_tp_traverse, receipt_traverse},
+    {Py_tp_clear, receipt_clear},
+    {Py_tp_members, receipt_members},
+    {0, NULL},
+};
+
+static PyType_Spec receipt_spec = {
+    .name = "headrace.kernel.Receipt",
+    .basicsize = sizeof(Receipt),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+    .slots = receipt_slots,
+};
+
+/* Returns a receipt to be filled: the last one if only the gatherer has it. May run Python code. */
+static Receipt *next_receipt(Gatherer *gatherer)
+{
+    if (gatherer->receipt != NULL && Py_REFCNT(gatherer->receipt) == 1)
+        return (Receipt *)Py_NewRef((PyObject *)gatherer->receipt);
+    PyTypeObject *type = gatherer->receipt_type;
+    Receipt *receipt = (Receipt *)type->tp_alloc(type, 0);
+    if (receipt != NULL)
+        Py_XSETREF(gatherer->receipt, (Receipt *)Py_NewRef((PyObject *)receipt));
+    return receipt;
+}
+
+/* Asks the clock. May run Python code. */
+static bool read_micros(const Gatherer *gatherer, uint64_t *micros)
+{
+    PyObject *nanos = PyObject_CallNoArgs(gatherer->clock);
+    if (nanos == NULL)
+        return false;
+    bool good = parse_u64(nanos, "clock", micros);
+    Py_DECREF(nanos);
+    *micros /= 1000;
+    return good;
+}
+
+/* The bytes of a message: a new reference, or NULL without an error for what `add` leaves alone. */
+INLINE PyObject *plain_bytes(PyObject *value)
+{
+    if (PyBytes_CheckExact(value))
+        return Py_NewRef(value);
+    return PyUnicode_CheckExact(value) ? PyUnicode_AsUTF8String(value) : NULL;
+}
+
+/* Adds the message unless it has to wait, or fills a batch: returns whether it was added. */
+static bool add_plain(Gatherer *gatherer, PyObject *value, uint64_t micros, Receipt *receipt)
+{
+    Frames *frames = gatherer->current;
+    uint64_t length = (uint64_t)PyBytes_GET_SIZE(value);
+    if (frames == NULL || frames->bytes == NULL || length - 1 >= PAYLOAD_BYTES_MAX)
+        return false;
+    uint64_t size = FRAME_HEADER_BYTES + length;
+    if (frames->count + 1 >= gatherer->messages_max
+        || frames->size + size >= gatherer->batch_bytes_max
+        || gatherer->buffered_bytes + size > gatherer->buffer_bytes_max)
+        return false;
+    if (!put_frame(frames, value, NULL, micros))
+        return false;
+    gatherer->buffered_bytes += size;
+    gatherer->messages_count++;
+    receipt->index = frames->count - 1;
+    if (receipt->batch != (PyObject *)frames)
+        Py_XSETREF(receipt->batch, Py_NewRef((PyObject *)frames)); /* May run Python code. */
+    return true;
+}
+
+PyDoc_STRVAR(add_doc,
+"add($self, value, /)\n--\n\n"
+"Add a message to the current batch; return its receipt, or None where it takes more than that.");
+
+static PyObject *gatherer_add(PyObject *self, PyObject *value)
+{
+    Gatherer *gatherer = (Gatherer *)self;
+    if (gatherer->current == NULL)
+        Py_RETURN_NONE;
+    PyObject *bytes = plain_bytes(value);
+    if (bytes == NULL) {
+        if (PyErr_Occurred())
+            return NULL;
+        Py_RETURN_NONE;
+    }
+    uint64_t micros;
+    Receipt *receipt = NULL;
+    if (read_micros(gatherer, &micros) && (receipt = next_receipt(gatherer)) != NULL
+        && !add_plain(gatherer, bytes, micros, receipt))
+        Py_CLEAR(receipt);
+    Py_DECREF(bytes);
+    if (receipt == NULL && !PyErr_Occurred())
+        Py_RETURN_NONE;
+    return (PyObject *)receipt;
+}
+
+static bool is_frames(PyObject *gatherer, PyObject *object)
+{
+    PyObject *module = module_of(gatherer);
+    if (module == NULL)
+        return false;
+    State *state = PyModule_GetState(module);
+    if (PyObject_TypeCheck(object, (PyTypeObject *)state->frames_type))
+        return true;
+    PyErr_Format(PyExc_TypeError, "a batch is Frames, not %.100s", Py_TYPE(object)->tp_name);
+    return false;
+}
+
+static bool check_strings(PyObject *module, PyObject *value, PyObject *headers, uint64_t index)
+{
+    if (!PyBytes_Check(value) || !PyBytes_Check(headers)) {
+        PyErr_SetString(PyExc_TypeError, "messages and headers are bytes");
+        return false;
+    }
+    Fault fault;
+    uint64_t length = (uint64_t)PyBytes_GET_SIZE(value);
+    uint64_t headers_length = (uint64_t)PyBytes_GET_SIZE(headers);
+    if (length - 1 >= PAYLOAD_BYTES_MAX)
+        record(&fault, REASON_PAYLOAD_LENGTH, (int64_t)index, 0, length, PAYLOAD_BYTES_MAX);
+    else if (headers_length > USER_HEADERS_BYTES_MAX)
+        record(&fault, REASON_USER_HEADERS_LENGTH, (int64_t)index, 0, headers_length,
+               USER_HEADERS_BYTES_MAX);
+    else
+        return true;
+    raise_fault(module, &fault);
+    return false;
+}
+
+static bool check_unfinished(const Frames *frames)
+{
+    if (!frames->is_finished)
+        return true;
+    PyErr_SetString(PyExc_ValueError, "the batch is finished");
+    return false;
+}
+
+PyDoc_STRVAR(append_doc,
+"append($self, batch, value, headers, /)\n--\n\n"
+"Add a message to a batch whatever the limits; return its receipt.");
+
+static PyObject *gatherer_append(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
+{
+    Gatherer *gatherer = (Gatherer *)self;
+    if (!parse_count("append", count, 3) || !is_frames(self, arguments[0]))
+        return NULL;
+    Frames *frames = (Frames *)arguments[0];
+    uint64_t micros;
+    if (!check_strings(module_of(self), arguments[1], arguments[2], frames->count)
+        || !read_micros(gatherer, &micros))
+        return NULL;
+    Receipt *receipt = next_receipt(gatherer);
+    if (receipt == NULL)
+        return NULL;
+    uint64_t before = frames->size;
+    if (!check_unfinished(frames) || !put_frame(frames, arguments[1], arguments[2], micros)) {
+        Py_DECREF(receipt);
+        return NULL;
+    }
+    gatherer->buffered_bytes += frames->size - before;
+    gatherer->messages_count++;
+    receipt->index = frames->count - 1;
+    Py_XSETREF(receipt->batch, Py_NewRef((PyObject *)frames));
+    return (PyObject *)receipt;
+}
+
+/* The bytes that a batch can still take: what is left of it, and of the buffer. */
+static uint64_t room_for(const Gatherer *gatherer, const Frames *frames)
+{
+    uint64_t in_batch = frames->size < gatherer->batch_bytes_max
+                            ? gatherer->batch_bytes_max - frames->size
+                            : 0;
+    uint64_t in_buffer = gatherer->buffered_bytes < gatherer->buffer_bytes_max
+                             ? gatherer->buffer_bytes_max - gatherer->buffered_bytes
+                             : 0;
+    return in_batch < in_buffer ? in_batch : in_buffer;
+}
+
+/* Counts the messages that have room, at least one, and their bytes; -1 for a bad message. */
+static Py_ssize_t plan_many(const Gatherer *gatherer, const Frames *frames, PyObject *values,
+                            Py_ssize_t first, PyObject *headers, uint64_t *bytes)
+{
+    PyObject *module = module_of((PyObject *)gatherer);
+    if (module == NULL)
+        return -1;
+    uint64_t room = room_for(gatherer, frames);
+    Py_ssize_t index = first;
+    *bytes = 0;
+    for (; index < PyList_GET_SIZE(values); index++) {
+        uint64_t count = frames->count + (uint64_t)(index - first);
+        PyObject *value = PyList_GET_ITEM(values, index);
+        if (index > first && count >= gatherer->messages_max)
+            break;
+        if (!check_strings(module, value, headers, count))
+            return -1;
+        uint64_t size = FRAME_HEADER_BYTES + (uint64_t)PyBytes_GET_SIZE(value)
+                        + (uint64_t)PyBytes_GET_SIZE(headers);
+        if (index > first && *bytes + size > room)
+            break;
+        *bytes += size;
+    }
+    return index - first;
+}
+
+/* Adds as many messages as `plan_many` counts; returns their number, -1 for an error, after which
+ * nothing was added. */
+static Py_ssize_t put_many(Gatherer *gatherer, Frames *frames, PyObject *values, Py_ssize_t first,
+                           PyObject *headers, uint64_t micros)
+{
+    uint64_t bytes;
+    Py_ssize_t count = plan_many(gatherer, frames, values, first, headers, &bytes);
+    if (count < 0 || !check_unfinished(frames))
+        return -1;
+    uint64_t end = frames->size + bytes;
+    if ((frames->bytes == NULL || end > (uint64_t)PyBytes_GET_SIZE(frames->bytes))
+        && !grow_frames(frames, end))
+        return -1;
+    for (Py_ssize_t index = first; index < first + count; index++)
+        put_frame(frames, PyList_GET_ITEM(values, index), headers, micros);
+    gatherer->buffered_bytes += bytes;
+    gatherer->messages_count += (uint64_t)count;
+    return count;
+}
+
+PyDoc_STRVAR(extend_doc,
+"extend($self, batch, values, first, headers, /)\n--\n\n"
+"Add messages of a list, from an index on, as many as the limits allow; return their number.");
+
+static PyObject *gatherer_extend(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
+{
+    Gatherer *gatherer = (Gatherer *)self;
+    if (!parse_count("extend", count, 4) || !is_frames(self, arguments[0]))
+        return NULL;
+    if (!PyList_CheckExact(arguments[1])) {
+        PyErr_SetString(PyExc_TypeError, "the messages are a list");
+        return NULL;
+    }
+    Py_ssize_t first = PyNumber_AsSsize_t(arguments[2], PyExc_OverflowError);
+    if (first == -1 && PyErr_Occurred())
+        return NULL;
+    uint64_t micros;
+    if (!read_micros(gatherer, &micros))
+        return NULL;
+    if (first < 0 || first >= PyList_GET_SIZE(arguments[1])) {
+        PyErr_SetString(PyExc_IndexError, "no message at that index");
+        return NULL;
+    }
+    Py_ssize_t added = put_many(gatherer, (Frames *)arguments[0], arguments[1], first, arguments[3],
+                                micros);
+    return added < 0 ? NULL : PyLong_FromSsize_t(added);
+}
+
+PyDoc_STRVAR(release_doc,
+"release($self, batch, /)\n--\n\n"
+"Stop counting the messages of a batch; it is settled.");
+
+static PyObject *gatherer_release(PyObject *self, PyObject *batch)
+{
+    Gatherer *gatherer = (Gatherer *)self;
+    if (!is_frames(self, batch))
+        return NULL;
+    Frames *frames = (Frames *)batch;
+    uint64_t bytes = frames->size - BATCH_HEADER_BYTES;
+    if (bytes > gatherer->buffered_bytes || frames->count > gatherer->messages_count) {
+        PyErr_SetString(PyExc_ValueError, "a batch that is not counted");
+        return NULL;
+    }
+    gatherer->buffered_bytes -= bytes;
+    gatherer->messages_count -= frames->count;
+    Py_RETURN_NONE;
+}
+
+static PyObject *gatherer_get_current(PyObject *self, void *Py_UNUSED(closure))
+{
+    Frames *current = ((Gatherer *)self)->current;
+    return Py_NewRef(current == NULL ? Py_None : (PyObject *)current);
+}
+
+static int gatherer_set_current(PyObject *self, PyObject *batch, void *Py_UNUSED(closure))
+{
+    if (batch != NULL && batch != Py_None && !is_frames(self, batch))
+        return -1;
+    Frames *current = batch == NULL || batch == Py_None ? NULL : (Frames *)Py_NewRef(batch);
+    Py_XSETREF(((Gatherer *)self)->current, current);
+    return 0;
+}
+
+static int gatherer_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Gatherer *gatherer = (Gatherer *)self;
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(gatherer->clock);
+    Py_VISIT(gatherer->receipt_type);
+    Py_VISIT(gatherer->current);
+    Py_VISIT(gatherer->receipt);
+    return 0;
+}
+
+/* The clock and the type of receipts stay: a method may still be called, and needs them. */
+static int gatherer_clear(PyObject *self)
+{
+    Gatherer *gatherer = (Gatherer *)self;
+    Py_CLEAR(gatherer->current);
+    Py_CLEAR(gatherer->receipt);
+    return 0;
+}
+
+static void gatherer_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    gatherer_clear(self);
+    Py_CLEAR(((Gatherer *)self)->clock);
+    Py_CLEAR(((Gatherer *)self)->receipt_type);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyObject *gatherer_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
+{
+    PyObject *module = PyType_GetModuleByDef(type, &definition);
+    if (module == NULL)
+        return NULL;
+    if (keywords != NULL && PyDict_GET_SIZE(keywords) > 0) {
+        PyErr_SetString(PyExc_TypeError, "Gatherer takes no keyword arguments");
+        return NULL;
+    }
+    PyObject *limits[3], *clock, *receipt_type;
+    if (!PyArg_ParseTuple(arguments, "OOOOO", &limits[0], &limits[1], &limits[2], &clock,
+                          &receipt_type))
+        return NULL;
+    State *state = PyModule_GetState(module);
+    if (!PyType_Check(receipt_type)
+        || !PyType_IsSubtype((PyTypeObject *)receipt_type, (PyTypeObject *)state->receipt_type)) {
+        PyErr_SetString(PyExc_TypeError, "receipt_type is not a Receipt");
+        return NULL;
+    }
+    Gatherer *gatherer = (Gatherer *)type->tp_alloc(type, 0);
+    if (gatherer == NULL)
+        return NULL;
+    gatherer->clock = Py_NewRef(clock);
+    gatherer->receipt_type = (PyTypeObject *)Py_NewRef(receipt_type);
+    if (!parse_u64(limits[0], "messages_max", &gatherer->messages_max)
+        || !parse_u64(limits[1], "batch_bytes_max", &gatherer->batch_bytes_max)
+        || !parse_u64(limits[2], "buffer_bytes_max", &gatherer->buffer_bytes_max))
+        Py_CLEAR(gatherer);
+    return (PyObject *)gatherer;
+}
+
+static PyMethodDef gatherer_methods[] = {
+    {"add", gatherer_add, METH_O, add_doc},
+    {"append", (PyCFunction)(void (*)(void))gatherer_append, METH_FASTCALL, append_doc},
+    {"extend", (PyCFunction)(void (*)(void))gatherer_extend, METH_FASTCALL, extend_doc},
+    {"release", gatherer_release, METH_O, release_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef gatherer_members[] = {
+    {"buffered_bytes", T_ULONGLONG, offsetof(Gatherer, buffered_bytes), READONLY,
+     "The size of all messages that were not released."},
+    {"messages_count", T_ULONGLONG, offsetof(Gatherer, messages_count), READONLY,
+     "The number of all messages that were not released."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyGetSetDef gatherer_properties[] = {
+    {"current", gatherer_get_current, gatherer_set_current,
+     "The batch that `add` adds to; it has a message.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot gatherer_slots[] = {
+    {Py_tp_doc, "The unconfirmed messages of one producer, within their limits."},
+    {Py_tp_new, gatherer_new},
+    {Py_tp_dealloc, gatherer_dealloc},
+    {Py_tp_traverse, gatherer_traverse},
+    {Py_tp_clear, gatherer_clear},
+    {Py_tp_methods, gatherer_methods},
+    {Py_tp_members, gatherer_members},
+    {Py_tp_getset, gatherer_properties},
+    {0, NULL},
+};
+
+static PyType_Spec gatherer_spec = {
+    .name = "headrace.kernel.Gatherer",
+    .basicsize = sizeof(Gatherer),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .slots = gatherer_slots,
+};
+
 /* --------------------------------------------------------------------------------- module -- */
 
 /* Positional arguments only: parsing keywords costs more than the work on a small batch. */
@@ -1966,6 +2603,24 @@ static int add_constants(PyObject *module)
     return (0 LAYOUT(ADD_LAYOUT) REASONS(ADD_REASON)) ? -1 : 0;
 }
 
+/* Makes a type, exports it and returns it: a new reference. */
+static PyObject *add_type(PyObject *module, PyType_Spec *spec)
+{
+    PyObject *type = PyType_FromModuleAndSpec(module, spec, NULL);
+    if (type != NULL && PyModule_AddType(module, (PyTypeObject *)type) < 0)
+        Py_CLEAR(type);
+    return type;
+}
+
+static int add_types(PyObject *module, State *state)
+{
+    state->frames_type = add_type(module, &frames_spec);
+    state->receipt_type = state->frames_type == NULL ? NULL : add_type(module, &receipt_spec);
+    PyObject *gatherer = state->receipt_type == NULL ? NULL : add_type(module, &gatherer_spec);
+    Py_XDECREF(gatherer);
+    return gatherer == NULL ? -1 : 0;
+}
+
 static int load_module(PyObject *module)
 {
     choose_hash();
@@ -1974,7 +2629,7 @@ static int load_module(PyObject *module)
     state->columns_type = import_name("headrace.kernel.layout", "Columns");
     if (state->batch_error == NULL || state->columns_type == NULL)
         return -1;
-    return add_constants(module);
+    return add_types(module, state) < 0 ? -1 : add_constants(module);
 }
 
 static int traverse_module(PyObject *module, visitproc visit, void *arg)
@@ -1982,6 +2637,8 @@ static int traverse_module(PyObject *module, visitproc visit, void *arg)
     State *state = PyModule_GetState(module);
     Py_VISIT(state->batch_error);
     Py_VISIT(state->columns_type);
+    Py_VISIT(state->frames_type);
+    Py_VISIT(state->receipt_type);
     return 0;
 }
 
@@ -1990,6 +2647,8 @@ static int clear_module(PyObject *module)
     State *state = PyModule_GetState(module);
     Py_CLEAR(state->batch_error);
     Py_CLEAR(state->columns_type);
+    Py_CLEAR(state->frames_type);
+    Py_CLEAR(state->receipt_type);
     return 0;
 }
 

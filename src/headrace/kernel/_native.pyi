@@ -1,5 +1,9 @@
 from _typeshed import ReadableBuffer, WriteableBuffer
 
+# The same classes as those of the twin, as far as types go.
+from headrace.kernel.gathering import Frames as Frames
+from headrace.kernel.gathering import Gatherer as Gatherer
+from headrace.kernel.gathering import Receipt as Receipt
 from headrace.kernel.layout import Columns
 
 # Layout and reasons, as the C code has them; library.py compares them when it is imported.

@@ -22,6 +22,7 @@ FUNCTIONS = (
     "verify",
     "xxh3_64",
 )
+CLASSES = ("Frames", "Gatherer", "Receipt")
 NUMBERS: dict[str, int] = {
     name: number
     for name, number in vars(layout).items()
@@ -38,7 +39,7 @@ def check_library(library: Mapping[str, object]) -> None:
     for name, number in NUMBERS.items():
         if library.get(name) != number:
             raise _stale(f"{name} is {library.get(name)}, {number} expected")
-    for name in FUNCTIONS:
+    for name in FUNCTIONS + CLASSES:
         if name not in library:
             raise _stale(f"it has no {name}")
 
