@@ -1,5 +1,6 @@
 """What waits in a producer, and which partition it goes to; with a clock of its own."""
 
+import time
 from typing import Unpack
 
 import pytest
@@ -9,11 +10,12 @@ from hypothesis import strategies as st
 from headrace.base.checksum import xxh32
 from headrace.client.calls.messages import Sent
 from headrace.client.errors import NotFound, RefusedByServer, Unavailable
-from headrace.client.produce.batching import Batch, Batcher
+from headrace.client.messages import Messages
+from headrace.client.produce.batching import Batch, Batcher, Delivery
 from headrace.client.produce.options import ProducerOptions, read_producer_options
 from headrace.client.produce.routing import COUNT_SECONDS_MAX, Router
 from headrace.client.session.call import Call
-from headrace.kernel import verify
+from headrace.kernel import OFFSET_MAX, PAYLOAD_BYTES_MAX, columns, verify
 from headrace.wire.commands.messages import SEND_MESSAGES, SendMessages
 from headrace.wire.identifiers import ToPartition
 from tests.client.broker import Broker, Partition
@@ -23,13 +25,15 @@ class Clock:
     now = 0.0
 
 
-def make_batcher(clock: Clock, partitions: int = 1, **options: Unpack[ProducerOptions]) -> Batcher:
+def make_batcher(
+    clock: Clock, partitions: int = 1, **options: Unpack[ProducerOptions]
+) -> Batcher[Delivery]:
     router = Router("shop/orders", lambda: clock.now)
     Broker({number: Partition() for number in range(partitions)}).run(router.refresh())
-    return Batcher(read_producer_options(options), router, lambda: clock.now)
+    return Batcher(read_producer_options(options), router, Delivery, lambda: clock.now)
 
 
-def take_all(batcher: Batcher) -> list[Batch]:
+def take_all(batcher: Batcher[Delivery]) -> list[Batch]:
     taken = []
     while (batch := batcher.take()) is not None:
         taken.append(batch)
@@ -38,6 +42,13 @@ def take_all(batcher: Batcher) -> list[Batch]:
 
 def _request(call: Call[Sent]) -> SendMessages:
     return SEND_MESSAGES.decode_request(memoryview(call.body + call.batch))
+
+
+def read(batch: Batch) -> Messages:
+    """Return the messages that a batch sends."""
+    request = _request(batch.make_call("shop/orders"))
+    verify(request.batch)
+    return Messages(batch.partition, 0, columns(request.batch, 0, OFFSET_MAX, True))
 
 
 def test_a_batch_lingers_and_then_goes() -> None:
@@ -107,12 +118,13 @@ def test_a_fixed_partition_and_a_key_that_goes_before_it() -> None:
 
 def test_a_fixed_partition_needs_no_look_at_the_topic() -> None:
     """Who may send but not read the topic can name a partition."""
-    batcher = Batcher(read_producer_options({"partitioning": 2}), Router("shop/orders"))
+    batcher = Batcher(read_producer_options({"partitioning": 2}), Router("shop/orders"), Delivery)
     assert not batcher.must_ask(None)
     assert batcher.must_ask("key")
-    batch, _ = batcher.add(b"a", b"", None)
-    assert batch.partition == 2
-    assert Batcher(read_producer_options({}), Router("shop/orders")).must_ask(None)
+    batcher.add(b"a", b"", None)
+    batcher.seal_all()
+    assert [batch.partition for batch in take_all(batcher)] == [2]
+    assert Batcher(read_producer_options({}), Router("shop/orders"), Delivery).must_ask(None)
 
 
 @settings(max_examples=30)
@@ -122,13 +134,15 @@ def test_messages_of_a_key_keep_their_order(keys: list[str], batch: int) -> None
     sent: dict[int, list[bytes]] = {}
     for number, key in enumerate(keys):
         value = b"%d" % number
-        made, index = batcher.add(value, b"", key)
-        assert len(made) > index
+        delivery = batcher.add(value, b"", key)
+        made = delivery.batch
+        assert isinstance(made, Batch)
+        assert len(made) > delivery.index
         sent.setdefault(made.partition, []).append(value)
     batcher.seal_all()
     taken: dict[int, list[bytes]] = {}
     for made in take_all(batcher):
-        taken.setdefault(made.partition, []).extend(made._values)
+        taken.setdefault(made.partition, []).extend(read(made).values())
     assert taken == sent
 
 
@@ -144,12 +158,74 @@ def test_a_batch_becomes_a_call_that_names_its_partition() -> None:
     verify(request.batch)
 
 
-def test_a_clock_that_jumps_does_not_break_a_batch() -> None:
-    batch = Batch(0, 0.0)
-    for micros in (10**15, 10**15 - 10**12, 10**15 + 10**12):
-        batch.append(b"a", b"", micros)
-    request = _request(batch.make_call("a/b"))
-    verify(request.batch)
+def test_a_clock_that_jumps_does_not_break_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    micros = iter((10**15, 10**15 - 10**12, 10**15 + 10**12))
+    monkeypatch.setattr(time, "time_ns", lambda: next(micros) * 1000 + 999)
+    batcher = make_batcher(Clock(), linger=0)
+    for _ in range(3):
+        batcher.add(b"a", b"", None)
+    (batch,) = take_all(batcher)
+    times = [message.origin_timestamp for message in read(batch)]
+    assert times == [10**15, 10**15, 10**15 + 3600 * 10**6]
+
+
+def test_messages_without_a_key_join_the_open_batch() -> None:
+    batcher = make_batcher(Clock(), partitions=3, batch=4)
+    assert batcher.add_plain(b"a") is None  # nothing is open
+    first = batcher.add(b"a", b"", None)
+    joined = [batcher.add_plain(value) for value in (b"b", "c")]
+    assert [each and (each.batch is first.batch, each.index) for each in joined] == [
+        (True, 1),
+        (True, 2),
+    ]
+    assert batcher.add_plain(b"d") is None  # it would fill the batch, which wakes the sender
+    assert batcher.add(b"d", b"", None).index == 3
+    assert batcher.add_plain(b"e") is None
+    (batch,) = take_all(batcher)
+    assert read(batch).values() == [b"a", b"b", b"c", b"d"]
+
+
+@pytest.mark.parametrize("wrong", [b"", "", b"x" * (PAYLOAD_BYTES_MAX + 1), 7, None])
+def test_what_cannot_be_sent_is_not_added(wrong: bytes) -> None:
+    batcher = make_batcher(Clock(), buffer="128 MiB")
+    batcher.add(b"a", b"", None)
+    assert batcher.add_plain(wrong) is None
+    assert batcher.unsent_count == 1
+
+
+def test_a_sealed_batch_takes_no_more() -> None:
+    clock = Clock()
+    for seal in (Batcher.seal_all, Batcher.take):
+        batcher = make_batcher(clock, linger="5 ms")
+        batcher.add(b"a", b"", None)
+        clock.now += 0.005
+        seal(batcher)
+        assert batcher.add_plain(b"b") is None
+    batcher = make_batcher(clock)
+    batcher.add(b"a", b"", None)
+    batcher.fail_all(Unavailable("the end"))
+    assert batcher.add_plain(b"b") is None
+    assert (batcher.buffered_bytes, batcher.unsent_count) == (0, 1)
+
+
+def test_a_full_buffer_takes_no_more() -> None:
+    batcher = make_batcher(Clock(), buffer="1 KiB")
+    batcher.add(b"x" * 400, b"", None)
+    assert batcher.add_plain(b"x" * 400) is not None
+    assert batcher.add_plain(b"x" * 400) is None
+    assert not batcher.has_room(448)
+
+
+def test_only_kept_deliveries_are_objects_of_their_own() -> None:
+    batcher = make_batcher(Clock())
+    kept = [batcher.add(b"a", b"", None)]
+    kept += [each for each in (batcher.add_plain(b"a") for _ in range(3)) if each]
+    assert [each.index for each in kept] == [0, 1, 2, 3]
+    for _ in range(3):
+        batcher.add_plain(b"a")
+    assert [each.index for each in kept] == [0, 1, 2, 3]
+    (last,) = [each for each in [batcher.add_plain(b"a")] if each]
+    assert last.index == 7
 
 
 def test_the_first_failure_is_raised_once() -> None:
@@ -259,10 +335,10 @@ def test_many_at_once_make_the_batches_that_one_by_one_make(
         left = left[at_once.add_many(left, 0, headers, None) :]
     assert at_once.buffered_bytes == one_by_one.buffered_bytes
     expected, made = take_all(one_by_one), take_all(at_once)
-    assert [each._values for each in made] == [each._values for each in expected]
-    assert [each._headers for each in made] == [each._headers for each in expected]
     assert [each.size for each in made] == [each.size for each in expected]
-    assert all(len(each._times) == len(each) for each in made)
+    for many, single in zip(map(read, made), map(read, expected), strict=True):
+        assert many.values() == single.values()
+        assert [each.raw_headers for each in many] == [headers] * len(single)
 
 
 def test_many_at_once_stop_at_the_buffer() -> None:

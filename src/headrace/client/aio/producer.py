@@ -1,7 +1,7 @@
 """A producer for asyncio: a task sends the batches in order."""
 
 import asyncio
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -60,8 +60,8 @@ class AsyncProducer(AsyncClosable, unclosed.FlushedAtExit):
         settings: ProducerSettings,
         on_close: Callable[["AsyncProducer"], None],
     ) -> None:
-        self._batcher: Batcher
-        super().__init__(topic, Batcher(settings, Router(topic)))
+        self._batcher: Batcher[AsyncDelivery]
+        super().__init__(topic, Batcher(settings, Router(topic), AsyncDelivery))
         self._client = client
         self._on_close = on_close
         self._has_work = asyncio.Event()
@@ -91,6 +91,10 @@ class AsyncProducer(AsyncClosable, unclosed.FlushedAtExit):
             BufferFull: There was no room in time; the message was not accepted.
             ValueError: The message is empty or too large.
         """
+        if key is None and not headers and not self._batcher.ready:
+            delivery = self._batcher.add_plain(value)
+            if delivery is not None:
+                return delivery
         payload, encoded = encode_value(value), encode_headers(headers)
         self._check_open()
         if self._batcher.must_ask(key):
@@ -99,12 +103,12 @@ class AsyncProducer(AsyncClosable, unclosed.FlushedAtExit):
         if not self._batcher.has_room(size):
             await self._wait_room(size)
         self._check_open()
-        batch, index = self._batcher.add(payload, encoded, key)
+        delivery = self._batcher.add(payload, encoded, key)
         self._start()
-        if index == 0 or self._batcher.is_ready:
+        if delivery.index == 0 or self._batcher.ready:
             self._has_work.set()
             await asyncio.sleep(0)  # A loop of sends must not keep the task from its work.
-        return AsyncDelivery(batch, index)
+        return delivery
 
     async def send_many(
         self,
@@ -131,7 +135,7 @@ class AsyncProducer(AsyncClosable, unclosed.FlushedAtExit):
                 await asyncio.sleep(0)  # A loop of sends must not keep the task from its work.
 
     async def _take_some(
-        self, piece: Sequence[bytes], first: int, headers: bytes, key: bytes | str | None
+        self, piece: list[bytes], first: int, headers: bytes, key: bytes | str | None
     ) -> int:
         self._check_open()
         if self._batcher.must_ask(key):

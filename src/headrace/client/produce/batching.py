@@ -9,25 +9,20 @@ Invariants: batches of one partition become ready, and are taken, in the order o
             the buffer stays within its bound, except for a message that is larger by itself.
 """
 
+import os
 import time
-from array import array
-from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
-from itertools import accumulate
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar, cast
 
 from headrace.client.calls.messages import Sent, send_batch
 from headrace.client.calls.names import TopicName
 from headrace.client.errors import HeadraceError, Unavailable
-from headrace.client.messages import build_batch
 from headrace.client.produce.options import ProducerSettings
 from headrace.client.produce.routing import Router
 from headrace.client.session.call import Call
-from headrace.kernel import BATCH_HEADER_BYTES, FRAME_HEADER_BYTES
-
-_SPAN_MICROS_MAX = 3600 * 1_000_000  # the creation times in one batch span about 71 minutes
+from headrace.kernel import FRAME_HEADER_BYTES, MESSAGE_ID_BYTES, Frames, Gatherer, Receipt
 
 
 class Place(NamedTuple):
@@ -37,75 +32,46 @@ class Place(NamedTuple):
     offset: int
 
 
-class Batch:
+class Batch(Frames):
     """Messages for one partition, and their outcome."""
 
-    __slots__ = ("_headers", "_times", "_values", "due", "future", "partition", "size")
+    __slots__ = ("due", "future", "partition")
 
     def __init__(self, partition: int, due: float) -> None:
+        super().__init__()
         self.partition = partition
         self.due = due  # when its linger time ends
-        self.size = BATCH_HEADER_BYTES
         self.future: Future[Sent] = Future()
         self.future.set_running_or_notify_cancel()  # A waiter cannot cancel the batch.
-        self._values: list[bytes] = []
-        self._headers: list[bytes] = []
-        self._times = array("Q")
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def append(self, value: bytes, headers: bytes, micros: int) -> int:
-        """Add a message; return its index."""
-        if self._times:  # A clock jump must not make the batch impossible to encode.
-            first = self._times[0]
-            micros = min(max(micros, first), first + _SPAN_MICROS_MAX)
-        self._values.append(value)
-        self._headers.append(headers)
-        self._times.append(micros)
-        self.size += size_of(value, headers)
-        return len(self._values) - 1
-
-    def extend(self, values: Sequence[bytes], headers: bytes, micros: int) -> int:
-        """Add messages that share their headers; return their size."""
-        assert values
-        index = self.append(values[0], headers, micros)
-        rest = values[1:]
-        size = sum(map(len, rest)) + len(rest) * size_of(b"", headers)
-        self._values += rest
-        self._headers += [headers] * len(rest)
-        self._times.extend(self._times[index:] * len(rest))
-        self.size += size
-        return size + size_of(values[0], headers)
 
     def make_call(self, topic: TopicName) -> Call[Sent]:
-        """Return the call that sends it."""
-        batch = build_batch(self._values, self._headers, self._times)
-        return send_batch(topic, self.partition, batch, len(self))
+        """Return the call that sends it; only once, and nothing can be added after it."""
+        count = len(self)
+        batch = self.finish(os.urandom(MESSAGE_ID_BYTES * count))
+        return send_batch(topic, self.partition, batch, count)
 
 
-class Delivery:
+class Delivery(Receipt):
     """The outcome of one message, now or later."""
 
-    __slots__ = ("_batch", "_index")
-
-    def __init__(self, batch: Batch, index: int) -> None:
-        self._batch = batch
-        self._index = index
+    __slots__ = ()
 
     @property
     def is_done(self) -> bool:
         """Whether it is confirmed or has failed."""
-        return self._batch.future.done()
+        return self.future.done()
 
     @property
     def future(self) -> Future[Sent]:
         """The outcome of the whole batch."""
-        return self._batch.future
+        return cast("Batch", self.batch).future
 
     def place_in(self, sent: Sent) -> Place:
         """Return the place of this message in its confirmed batch."""
-        return Place(sent.partition, sent.offset + self._index)
+        return Place(sent.partition, sent.offset + self.index)
+
+
+D = TypeVar("D", bound=Delivery)
 
 
 def size_of(value: bytes, headers: bytes) -> int:
@@ -113,23 +79,37 @@ def size_of(value: bytes, headers: bytes) -> int:
     return FRAME_HEADER_BYTES + len(value) + len(headers)
 
 
-class Batcher:
-    """All unconfirmed messages of one producer."""
+class Batcher(Generic[D]):
+    """All unconfirmed messages of one producer.
+
+    Most messages have neither key nor headers, and join a batch that others have opened. For them
+    the kernel's gatherer is enough, through `add_plain`; `add` does the rest.
+    """
 
     def __init__(
         self,
         settings: ProducerSettings,
         router: Router,
+        delivery: type[D],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.settings = settings
         self.router = router
         self._now = now
+        self._gatherer: Gatherer[D] = Gatherer(
+            settings.messages_max,
+            settings.batch_bytes_max,
+            settings.buffer_bytes_max,
+            time.time_ns,
+            delivery,
+        )
+        # Add a message to the open batch, if there is one with room beyond that message, and the
+        # buffer has room: no batch becomes ready, and nobody need be woken. With the native kernel
+        # it needs no lock.
+        self.add_plain: Callable[[bytes | str], D | None] = self._gatherer.add
         self._open: dict[int, Batch] = {}  # by partition, oldest first
-        self._ready: deque[Batch] = deque()
-        self._unsettled: dict[Future[Sent], int] = {}  # oldest first, with their sizes in bytes
-        self._buffered = 0
-        self._held_count = 0  # messages that are not settled
+        self.ready: deque[Batch] = deque()  # full, or their linger time is over
+        self._unsettled: dict[Future[Sent], Batch] = {}  # oldest first
         self._failed_count = 0  # messages, since the last failure was raised
         self._failure: HeadraceError | None = None
         self.confirmed_count = 0  # messages
@@ -137,12 +117,12 @@ class Batcher:
     @property
     def buffered_bytes(self) -> int:
         """The size of all unconfirmed messages."""
-        return self._buffered
+        return self._gatherer.buffered_bytes
 
     @property
     def unsent_count(self) -> int:
         """The number of unconfirmed messages, without those whose failure was raised."""
-        return self._held_count + self._failed_count
+        return self._gatherer.messages_count + self._failed_count
 
     @property
     def failure(self) -> HeadraceError | None:
@@ -152,44 +132,38 @@ class Batcher:
     @property
     def is_empty(self) -> bool:
         """Whether no batch waits to be taken."""
-        return not self._open and not self._ready
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether a batch is full."""
-        return bool(self._ready)
+        return not self._open and not self.ready
 
     def has_room(self, size: int) -> bool:
         """Whether a message of that size can be added now."""
-        return not self._buffered or self._buffered + size <= self.settings.buffer_bytes_max
+        buffered = self._gatherer.buffered_bytes
+        return not buffered or buffered + size <= self.settings.buffer_bytes_max
 
     def must_ask(self, key: bytes | str | None) -> bool:
         """Whether this message needs the number of partitions, and it is unknown."""
         is_chosen = key is not None or self.settings.partition is None
         return is_chosen and not self.router.is_known
 
-    def add(self, value: bytes, headers: bytes, key: bytes | str | None) -> tuple[Batch, int]:
-        """Add a message; return its batch and its index there.
+    def add(self, value: bytes, headers: bytes, key: bytes | str | None) -> D:
+        """Add a message; return its delivery.
 
         `must_ask` must have returned False.
         """
-        size = size_of(value, headers)
-        batch = self._open_batch(self._choose(key), size)
-        index = batch.append(value, headers, time.time_ns() // 1000)
-        self._note(batch, 1, size)
-        return batch, index
+        batch = self._open_batch(self._choose(key), size_of(value, headers))
+        delivery = self._gatherer.append(batch, value, headers)
+        self._note(batch, key)
+        return delivery
 
     def add_many(
-        self, values: Sequence[bytes], first: int, headers: bytes, key: bytes | str | None
+        self, values: list[bytes], first: int, headers: bytes, key: bytes | str | None
     ) -> int:
         """Add as many messages as one batch and the buffer hold; return their number.
 
         It is at least one. `must_ask` must have returned False. No Python code runs per message.
         """
         batch = self._open_batch(self._choose(key), size_of(values[first], headers))
-        wanted = values[first : first + self.settings.messages_max - len(batch)]
-        count = self._fitting(batch, wanted, headers)
-        self._note(batch, count, batch.extend(wanted[:count], headers, time.time_ns() // 1000))
+        count = self._gatherer.extend(batch, values, first, headers)
+        self._note(batch, key)
         return count
 
     def _open_batch(self, partition: int, size: int) -> Batch:
@@ -200,32 +174,21 @@ class Batcher:
             batch = None
         if batch is None:
             batch = Batch(partition, self._now() + self.settings.linger_seconds)
-            self._open[partition] = batch
-            self._unsettled[batch.future] = 0
         return batch
 
-    def _fitting(self, batch: Batch, values: Sequence[bytes], headers: bytes) -> int:
-        """Return how many of the messages fit; at least one, as the caller waited for room."""
-        settings, each = self.settings, size_of(b"", headers)
-        room = min(
-            settings.batch_bytes_max - batch.size, settings.buffer_bytes_max - self._buffered
-        )
-        ends = list(accumulate(map(len, values)))
-        if ends[-1] + each * len(ends) <= room:
-            return len(ends)
-        fitting = bisect_right(
-            range(len(ends)), room, key=lambda index: ends[index] + each * (index + 1)
-        )
-        return max(fitting, 1)
+    def _note(self, batch: Batch, key: bytes | str | None) -> None:
+        """Record that messages were added: a batch is open from its first one on until it is full.
 
-    def _note(self, batch: Batch, count: int, size: int) -> None:
-        """Count what was added to a batch; a full batch becomes ready."""
-        self._held_count += count
-        self._buffered += size
-        self._unsettled[batch.future] += size
+        Later messages without a key join the batch that this one went to.
+        """
+        if batch.partition not in self._open:
+            self._open[batch.partition] = batch
+            self._unsettled[batch.future] = batch
         is_large = batch.size >= self.settings.batch_bytes_max
         if is_large or len(batch) >= self.settings.messages_max:
             self._seal(batch)
+        elif key is None:
+            self._gatherer.current = batch
 
     def _choose(self, key: bytes | str | None) -> int:
         """Return the partition of a message: by its key, the fixed one, or the next in turn.
@@ -247,7 +210,7 @@ class Batcher:
 
     def seconds_until_due(self) -> float | None:
         """Return the time until a batch can be taken; None if there is none."""
-        if self._ready:
+        if self.ready:
             return 0.0
         if not self._open:
             return None
@@ -258,7 +221,7 @@ class Batcher:
         now = self._now()
         for batch in [each for each in self._open.values() if each.due <= now]:
             self._seal(batch)
-        return self._ready.popleft() if self._ready else None
+        return self.ready.popleft() if self.ready else None
 
     def settle(
         self, batch: Batch, outcome: Sent | HeadraceError, *, is_closing: bool = False
@@ -268,10 +231,8 @@ class Batcher:
         A closing producer does not wait for an unreachable server batch by batch: after the first
         batch that times out, the others fail too.
         """
-        self._buffered -= self._unsettled.pop(batch.future)
-        self._held_count -= len(batch)
-        assert self._buffered >= 0
-        assert self._held_count >= 0
+        del self._unsettled[batch.future]
+        self._gatherer.release(batch)
         if isinstance(outcome, Sent):
             self.confirmed_count += outcome.count
             batch.future.set_result(outcome)
@@ -288,15 +249,15 @@ class Batcher:
 
     def fail_all(self, error: HeadraceError) -> None:
         """Fail every batch that is not settled."""
+        self._gatherer.current = None
         self._open.clear()
-        self._ready.clear()
-        for future in self.unsettled():
+        self.ready.clear()
+        for future, batch in list(self._unsettled.items()):
             del self._unsettled[future]
+            self._gatherer.release(batch)
+            self._failed_count += len(batch)
             future.set_exception(error)
             self._failure = self._failure or error
-        self._buffered = 0
-        self._failed_count += self._held_count
-        self._held_count = 0
 
     def raise_failure(self) -> None:
         """Raise the first failure since the last call, if there was one."""
@@ -306,5 +267,7 @@ class Batcher:
             raise failure
 
     def _seal(self, batch: Batch) -> None:
+        if self._gatherer.current is batch:
+            self._gatherer.current = None
         del self._open[batch.partition]
-        self._ready.append(batch)
+        self.ready.append(batch)

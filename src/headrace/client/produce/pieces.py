@@ -11,7 +11,7 @@ PIECE_MESSAGES_MAX = 1000
 PIECE_BYTES_MAX = MIB  # or one message that is larger
 
 
-def cut_values(values: Iterable[bytes | str]) -> Iterator[Sequence[bytes]]:
+def cut_values(values: Iterable[bytes | str]) -> Iterator[list[bytes]]:
     """Yield the encoded messages (see `encode_value`) in pieces, none of them empty.
 
     Raises:
@@ -30,18 +30,18 @@ def cut_values(values: Iterable[bytes | str]) -> Iterator[Sequence[bytes]]:
                 encode_value(value)
     for piece in _slice(values):
         if are_encoded(piece):
-            yield cast("Sequence[bytes]", piece)
+            yield cast("list[bytes]", piece)
         else:
             yield from _gather(piece)
 
 
-def _slice(values: Iterable[bytes | str]) -> Iterator[Sequence[bytes | str]]:
+def _slice(values: Iterable[bytes | str]) -> Iterator[list[bytes | str]]:
     iterator = iter(values)
     while piece := list(islice(iterator, PIECE_MESSAGES_MAX)):
         yield piece
 
 
-def _gather(values: Iterable[bytes | str]) -> Iterator[Sequence[bytes]]:
+def _gather(values: Iterable[bytes | str]) -> Iterator[list[bytes]]:
     """Yield pieces, reading no more than one piece ahead: the iterator may make each message."""
     piece: list[bytes] = []
     size = 0

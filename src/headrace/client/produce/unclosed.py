@@ -14,6 +14,7 @@ import time
 import warnings
 import weakref
 from abc import ABC, abstractmethod
+from typing import Any
 
 from headrace.client.calls.names import TopicName, join_topic
 from headrace.client.produce.batching import Batcher
@@ -24,9 +25,9 @@ SECONDS_MAX = 10.0  # for all producers together, so that a program ends
 class FlushedAtExit(ABC):
     """A producer that may be dropped without being closed."""
 
-    _batcher: Batcher | None = None
+    _batcher: Batcher[Any] | None = None
 
-    def __init__(self, topic: TopicName, batcher: Batcher) -> None:
+    def __init__(self, topic: TopicName, batcher: Batcher[Any]) -> None:
         self._topic = topic
         self._batcher = batcher
         self._process = os.getpid()

@@ -1,7 +1,7 @@
 """A producer whose `send` returns at once: a thread sends the batches in order."""
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 from headrace.client.base_client import BlockingCaller
 from headrace.client.calls.messages import Sent
@@ -20,6 +20,7 @@ from headrace.client.produce.batching import (
 from headrace.client.produce.options import ProducerSettings
 from headrace.client.produce.pieces import cut_values
 from headrace.client.produce.routing import Router
+from headrace.kernel import NATIVE
 from headrace.wire.fields import FieldValue
 
 
@@ -59,13 +60,15 @@ class Producer(Closable, unclosed.FlushedAtExit):
         settings: ProducerSettings,
         on_close: Callable[["Producer"], None],
     ) -> None:
-        self._batcher: Batcher
-        super().__init__(topic, Batcher(settings, Router(topic)))
+        self._batcher: Batcher[SyncDelivery]
+        super().__init__(topic, Batcher(settings, Router(topic), SyncDelivery))
         self._client = client
         self._on_close = on_close
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._is_closed = False
+        # A call of the native kernel is one step to other threads, so it needs no lock.
+        self._add_plain = self._batcher.add_plain if NATIVE else self._add_plain_locked
 
     @property
     def confirmed_count(self) -> int:
@@ -87,6 +90,10 @@ class Producer(Closable, unclosed.FlushedAtExit):
             BufferFull: There was no room in time; the message was not accepted.
             ValueError: The message is empty or too large.
         """
+        if key is None and not headers:
+            delivery = self._add_plain(value)
+            if delivery is not None:
+                return delivery
         payload, encoded = encode_value(value), encode_headers(headers)
         with self._changed:
             self._check_open()
@@ -95,13 +102,13 @@ class Producer(Closable, unclosed.FlushedAtExit):
             size = size_of(payload, encoded)
             if not self._batcher.has_room(size):
                 self._wait_room(size)
-            batch, index = self._batcher.add(payload, encoded, key)
+            delivery = self._batcher.add(payload, encoded, key)
             if self._thread is None:
                 self._start()
             # Wake the thread for a first message or a full batch only.
-            if index == 0 or self._batcher.is_ready:
+            if delivery.index == 0 or self._batcher.ready:
                 self._changed.notify_all()
-        return SyncDelivery(batch, index)
+        return delivery
 
     def send_many(
         self,
@@ -134,7 +141,7 @@ class Producer(Closable, unclosed.FlushedAtExit):
                 taken += self._take_some(piece, taken, encoded, key)
 
     def _take_some(
-        self, piece: Sequence[bytes], first: int, headers: bytes, key: bytes | str | None
+        self, piece: list[bytes], first: int, headers: bytes, key: bytes | str | None
     ) -> int:
         with self._changed:
             self._check_open()
@@ -202,6 +209,10 @@ class Producer(Closable, unclosed.FlushedAtExit):
             self._thread.join(seconds)
 
     # Before the thread.
+
+    def _add_plain_locked(self, value: bytes | str) -> SyncDelivery | None:
+        with self._changed:
+            return self._batcher.add_plain(value)
 
     def _check_open(self) -> None:
         if self._is_closed:
