@@ -60,6 +60,7 @@ class Reader:
         self._buffer = PollBuffer(self._done)
         self._assignment = Assignment(topic, settings, self._positions, self._buffer, now)
         self._committed = 0.0  # when offsets were last stored
+        self._is_committing = settings.commit != "manual"
 
     @property
     def lost_count(self) -> int:
@@ -70,26 +71,23 @@ class Reader:
 
     def take(self) -> Message | None:
         """Return the next message if there is one and no offset must be stored first."""
-        buffer = self._buffer
-        buffer.finish()
-        if buffer.polled is None or self._is_commit_due():
-            return None
-        return buffer.take()
+        if self._is_committing:
+            self._buffer.finish()
+            if self._is_commit_due():
+                return None
+        return self._buffer.take()
 
     def take_batch(self) -> Messages | None:
         """Return all polled messages; they count as processed with the next call."""
-        buffer = self._buffer
-        buffer.finish()
-        if buffer.polled is None or self._is_commit_due():
-            return None
-        return buffer.take_all()
+        self._buffer.finish()
+        return None if self._is_commit_due() else self._buffer.take_all()
 
     def finish_handed(self) -> None:
         """Count the message that was handed out last as processed."""
         self._buffer.finish()
 
     def _is_commit_due(self) -> bool:
-        if not self._done or self.settings.commit == "manual":
+        if not self._done or not self._is_committing:
             return False
         is_each = self.settings.commit == "each"
         return is_each or self._now() - self._committed >= self.settings.commit_seconds
@@ -111,7 +109,7 @@ class Reader:
         if self.settings.wait_seconds is not None:
             deadline = self._now() + self.settings.wait_seconds
         idle = IDLE_SECONDS_MIN
-        while self._buffer.polled is None:
+        while self._buffer.is_empty:
             outcome = yield from self._poll_round()
             if outcome == _Round.FOUND:
                 break
@@ -148,7 +146,7 @@ class Reader:
             self.finish_handed()
         if not self._assignment.has_begun:
             return
-        if self.settings.commit != "manual" and self._done:
+        if self._is_committing and self._done:
             yield from self.store()
         yield from self._assignment.end()
 

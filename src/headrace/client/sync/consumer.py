@@ -38,6 +38,8 @@ class Consumer(Iterator[Message], Closable):
         self._reader = reader
         self._on_close = on_close
         self._is_closed = False
+        # The method for a message that was polled already; none of them once it is closed.
+        self._take: Callable[[], Message | None] = reader.take
 
     @property
     def lost_count(self) -> int:
@@ -45,9 +47,11 @@ class Consumer(Iterator[Message], Closable):
         return self._reader.lost_count
 
     def __next__(self) -> Message:
-        message = self._next(self._reader.take)
+        message = self._take()
         if message is None:
-            raise StopIteration
+            message = self._next(self._reader.take)
+            if message is None:
+                raise StopIteration
         return message
 
     def batches(self) -> Iterator[Messages]:
@@ -77,6 +81,7 @@ class Consumer(Iterator[Message], Closable):
         if self._is_closed:
             return
         self._is_closed = True
+        self._take = _take_nothing
         self._on_close(self)
         self._client.follow(self._reader.end(is_clean=is_clean))
 
@@ -93,3 +98,7 @@ class Consumer(Iterator[Message], Closable):
                 return taken
             if not self._client.follow(self._reader.work()):
                 return None
+
+
+def _take_nothing() -> None:
+    """Return no message."""
