@@ -7,13 +7,16 @@ import pytest
 
 from headrace.client.aio.client import AsyncClient
 from headrace.client.calls import groups, messages, segments, streams, system, users
+from headrace.client.calls.messages import Sent, send_batch
 from headrace.client.calls.names import join_topic, make_consumer, split_topic
-from headrace.client.errors import NotFound
+from headrace.client.errors import NotFound, ProtocolBroken
 from headrace.client.session.call import Call
 from headrace.client.sync.client import Client
+from headrace.wire.commands.messages import SEND_MESSAGES, Confirmation
 from headrace.wire.commands.session import COMMANDS as SESSION_COMMANDS
 from headrace.wire.commands.table import COMMANDS
 from headrace.wire.commands.topics import CREATE_TOPIC
+from headrace.wire.errors import DecodeError
 from headrace.wire.fields import FieldKind
 from headrace.wire.numbers import ConsumerKind
 
@@ -151,3 +154,17 @@ def test_who_consumes() -> None:
 def test_a_topic_known_by_number_needs_its_name_to_be_updated() -> None:
     with pytest.raises(ValueError, match="needs its name"):
         streams.update_topic((1, 2))
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_a_confirmation_is_read_as_its_command_reads_it(count: int) -> None:
+    sent = [Confirmation(1, 2, 3, 2**63 + number) for number in range(count)]
+    payload = memoryview(SEND_MESSAGES.encode_reply(sent))
+    call = send_batch("shop/orders", 3, b"", 5)
+    if count == 1:
+        assert call.read(payload) == Sent(3, 2**63, 5)
+    else:
+        with pytest.raises(ProtocolBroken, match=f"{count} confirmations of one batch"):
+            call.read(payload)
+    with pytest.raises(DecodeError):
+        call.read(payload[:-1])

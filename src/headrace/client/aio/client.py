@@ -197,8 +197,10 @@ class AsyncClient(BaseClient, AsyncClosable):
 
         For many messages use `producer`, which collects them into batches.
         """
-        flow = self._sender.send(topic, values, key=key, partition=partition, headers=headers)
-        return await self.follow(flow)
+        sending = self._sender.send(topic, values, key=key, partition=partition, headers=headers)
+        if isinstance(sending, Call):
+            return await self.ask(sending)
+        return await self.follow(sending)
 
     async def get_topic(self, topic: TopicName) -> TopicDetails:
         """Return a topic and its partitions; `NotFound` says whether topic or stream is missing."""

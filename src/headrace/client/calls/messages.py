@@ -1,6 +1,8 @@
 """Send one batch, poll once: the calls that producers and consumers use."""
 
 from datetime import datetime
+from functools import lru_cache
+from struct import Struct
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -38,6 +40,7 @@ from headrace.wire.identifiers import (
 Start: TypeAlias = int | datetime | Literal["earliest", "latest", "next"]
 
 COUNT_MAX = 1_000_000
+ROUTES_MAX = 256  # that are kept encoded
 _MICROS = 1_000_000
 
 
@@ -54,17 +57,39 @@ def send_batch(topic: TopicName, partition: int, batch: bytes, count: int) -> Ca
 
     The partition is always named: a retry must reach the partition that got the first attempt.
     """
-    stream, name = split_topic(topic)
-    routing = encode_routing(stream, name, ToPartition(partition), messages_count=count)
-    asked = f"send to {join_topic(topic)!r}"
+    routing, asked = _route(topic, partition, count)
 
     def read(payload: memoryview) -> Sent:
-        confirmations = SEND_MESSAGES.decode_reply(payload)
-        if len(confirmations) != 1:
-            raise ProtocolBroken(f"{asked}: {len(confirmations)} confirmations of one batch")
-        return Sent(partition, confirmations[0].base_offset, count)
+        return Sent(partition, read_base_offset(payload, asked), count)
 
     return Call(SEND_MESSAGES, routing, read, asked, batch)
+
+
+@lru_cache(ROUTES_MAX)
+def _route(topic: TopicName, partition: int, count: int) -> tuple[bytes, str]:
+    """Return the bytes before the batch, and how errors name the request."""
+    stream, name = split_topic(topic)
+    routing = encode_routing(stream, name, ToPartition(partition), messages_count=count)
+    return routing, f"send to {join_topic(topic)!r}"
+
+
+# How many confirmations, the ids of stream, topic and partition, and the offset.
+_CONFIRMED = Struct("<IIIIQ")
+
+
+def read_base_offset(payload: memoryview, asked: str) -> int:
+    """Return the offset that the answer to a send confirms.
+
+    The same as `SEND_MESSAGES` reads, in one call: there is one for every batch.
+    """
+    if len(payload) == _CONFIRMED.size:
+        count, _, _, _, offset = _CONFIRMED.unpack(payload)
+        if count == 1:
+            return int(offset)
+    confirmations = SEND_MESSAGES.decode_reply(payload)
+    if len(confirmations) != 1:
+        raise ProtocolBroken(f"{asked}: {len(confirmations)} confirmations of one batch")
+    return confirmations[0].base_offset
 
 
 def poll_raw(

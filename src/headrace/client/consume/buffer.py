@@ -3,10 +3,13 @@
 Invariants: a message counts as processed when the next one is requested, never before.
 """
 
-from collections.abc import Iterator
 from operator import length_hint
+from typing import TYPE_CHECKING
 
 from headrace.client.messages import Message, Messages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class PollBuffer:

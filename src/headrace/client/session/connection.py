@@ -200,11 +200,13 @@ class Connection:
         give_up = min(deadline, self._now() + self._settings.answer_seconds)
         inbox = self._inbox
         inbox.clear()
-        while (frame := inbox.take()) is None:
+        frame = None
+        while frame is None:
             count: int = yield Receive(inbox.space(), inbox.missing, self._left(give_up))
             if not count:
                 raise LostError("the server closed the connection")
             inbox.fill(count)
+            frame = inbox.take()
         # An eviction may have arrived before the request was sent: what follows it is void.
         if inbox.is_overfull and frame[KIND_OFFSET] != FrameKind.EVICTION:
             if not inbox.is_followed_by(FrameKind.EVICTION):

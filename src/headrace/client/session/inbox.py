@@ -22,58 +22,54 @@ class Inbox:
 
     def __init__(self) -> None:
         self._buffer = bytearray(FIRST_BYTES)
+        self._view = memoryview(self._buffer)
         self._filled = 0
+        self._size = 0  # that the frame declares; 0 until those bytes have arrived
 
     def clear(self) -> None:
         """Discard the received bytes; frames that were taken become invalid."""
-        self._filled = 0
+        self._filled = self._size = 0
         if len(self._buffer) > KEPT_BYTES_MAX:
-            self._buffer = bytearray(FIRST_BYTES)
+            self._replace(bytearray(FIRST_BYTES))
 
     @property
     def missing(self) -> int:
         """How many bytes the frame lacks; at least 1 while its size is unknown."""
-        return max(self._size() - self._filled, 1)
+        return max(self._size - self._filled, 1)
 
     def space(self) -> memoryview:
-        """Return the part of the buffer that the next bytes are received into.
+        """Return the part of the buffer that the next bytes are received into."""
+        if self._size > len(self._buffer):
+            grown = bytearray(self._size)
+            grown[: self._filled] = self._view[: self._filled]
+            self._replace(grown)
+        return self._view[self._filled :]
+
+    def fill(self, count: int) -> None:
+        """Record the number of bytes received.
 
         Raises:
             RemoteError: The frame declares a size outside the limits.
         """
-        size = self._size()
-        if size > len(self._buffer):
-            grown = bytearray(size)
-            grown[: self._filled] = memoryview(self._buffer)[: self._filled]
-            self._buffer = grown
-        return memoryview(self._buffer)[self._filled :]
-
-    def fill(self, count: int) -> None:
-        """Record the number of bytes received."""
         self._filled += count
         assert self._filled <= len(self._buffer)
+        if not self._size and self._filled >= SIZE_END:
+            self._size = read_size(self._view[:SIZE_END], FRAME_BYTES_MAX)
 
     def take(self) -> memoryview | None:
-        """Return the received frame if it is complete, else None.
-
-        Raises:
-            RemoteError: It declares a size outside the limits.
-        """
-        size = self._size()
-        return memoryview(self._buffer)[:size] if 0 < size <= self._filled else None
+        """Return the received frame if it is complete, else None."""
+        return self._view[: self._size] if 0 < self._size <= self._filled else None
 
     @property
     def is_overfull(self) -> bool:
         """Whether more bytes than one frame have arrived."""
-        return 0 < self._size() < self._filled
+        return 0 < self._size < self._filled
 
     def is_followed_by(self, kind: FrameKind) -> bool:
         """Whether the bytes after the frame begin a frame of that kind, as far as they show it."""
-        kind_at = self._size() + KIND_OFFSET
+        kind_at = self._size + KIND_OFFSET
         return self.is_overfull and (self._filled <= kind_at or self._buffer[kind_at] == kind)
 
-    def _size(self) -> int:
-        """Return the size that the frame declares, 0 until those bytes have arrived."""
-        if self._filled < SIZE_END:
-            return 0
-        return read_size(memoryview(self._buffer)[:SIZE_END], FRAME_BYTES_MAX)
+    def _replace(self, buffer: bytearray) -> None:
+        self._buffer = buffer
+        self._view = memoryview(buffer)

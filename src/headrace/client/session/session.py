@@ -114,13 +114,19 @@ class Session:
             ProtocolBroken: The bytes received are not an answer.
             ClientClosed: The session was closed before.
         """
-        number = self.number(call).number or max(self._request, 1)
+        number = call.number
+        if not number:
+            self._request += call.is_replicated
+            number = max(self._request, 1)
         attempt = partial(self._ask_once, call, number)
+        self._begin()
         try:
-            return (yield from self._lockstep(self._retry(call.asked, attempt)))
+            return (yield from self._retry(call.asked, attempt))
         except Unavailable as error:
             error.is_outcome_unknown &= call.is_replicated  # A repeated read does no harm.
             raise
+        finally:
+            self._is_asking = False
 
     def number(self, call: Call[R]) -> Call[R]:
         """Return the call with the number that it keeps however often it is sent."""
@@ -168,28 +174,31 @@ class Session:
 
     # Retrying.
 
-    def _lockstep(self, steps: Steps[R]) -> Steps[R]:
+    def _begin(self) -> None:
         assert not self._is_asking
         if self._is_closed:
             raise ClientClosed("the client is closed")
         self._is_asking = True
+
+    def _lockstep(self, steps: Steps[R]) -> Steps[R]:
+        self._begin()
         try:
             return (yield from steps)
         finally:
             self._is_asking = False
 
     def _retry(self, asked: str, attempt: Callable[[float], Steps[R]]) -> Steps[R]:
-        begun = self._now()
+        connection, begun = self._connection, self._now()
         deadline = begun + self.settings.timeout_seconds
-        if not self.logins_count:
+        if not connection.logins_count:
             deadline = max(deadline, begun + self.settings.wait_seconds)
         waits = backoff(self._chance)
         is_unknown = False  # whether an earlier attempt may have been carried out
         while True:
             is_trying = False
             try:
-                if not self.is_connected:
-                    yield from self._connection.connect(deadline)
+                if not connection.is_bound:
+                    yield from connection.connect(deadline)
                 is_trying = True
                 return (yield from attempt(deadline))
             except AgainError as again:

@@ -179,8 +179,10 @@ class Client(BaseClient, Closable):
         >>> client.send("shop/orders", ["one", "two"])
         Sent(partition=0, offset=0, count=2)
         """
-        flow = self._sender.send(topic, values, key=key, partition=partition, headers=headers)
-        return self.follow(flow)
+        sending = self._sender.send(topic, values, key=key, partition=partition, headers=headers)
+        if isinstance(sending, Call):
+            return self.ask(sending)
+        return self.follow(sending)
 
     def get_topic(self, topic: TopicName) -> TopicDetails:
         """Return a topic and its partitions; `NotFound` says whether topic or stream is missing.
