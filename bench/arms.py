@@ -92,7 +92,7 @@ class SyncArm:
     def produce(self, place: Place, shape: Shape, seconds: float) -> Lap:
         """Send batches for so long."""
         payload, name = b"m" * shape.payload_bytes, f"{STREAM}/{place.topic}"
-        with self._connect(place) as client:
+        with connect_to(place) as client:
             return repeat(
                 lambda: client.send(name, [payload] * shape.messages, partition=0), seconds
             )
@@ -100,7 +100,7 @@ class SyncArm:
     def consume(self, place: Place, shape: Shape, seconds: float, *, end: int) -> Lap:
         """Poll a batch after the other for so long."""
         rounds, name = Rounds(shape, end), f"{STREAM}/{place.topic}"
-        with self._connect(place) as client:
+        with connect_to(place) as client:
 
             def poll() -> None:
                 got = client.poll(name, start=rounds.next(), count=shape.messages)
@@ -111,9 +111,41 @@ class SyncArm:
 
             return repeat(poll, seconds)
 
-    def _connect(self, place: Place) -> headrace.Client:
-        username, password = place.account
-        return headrace.connect(f"127.0.0.1:{place.port}", username=username, password=password)
+
+def connect_to(place: Place) -> headrace.Client:
+    """Connect our blocking client."""
+    username, password = place.account
+    return headrace.connect(f"127.0.0.1:{place.port}", username=username, password=password)
+
+
+def send_one_by_one(place: Place, size: int, count: int) -> Lap:
+    """Send messages by a producer, each by itself, until all are confirmed."""
+    value, name = b"m" * size, f"{STREAM}/{place.topic}"
+    with connect_to(place) as client:
+        began, busy = time.perf_counter(), time.process_time()
+        with client.producer(name) as producer:
+            send = producer.send
+            for _ in range(count):
+                send(value)
+        return lap_since(began, busy, count)
+
+
+def consume_one_by_one(place: Place, size: int, count: int) -> Lap:
+    """Look at the value of each message of a consumer, from the first on."""
+    name, got = f"{STREAM}/{place.topic}", 0
+    with connect_to(place) as client, client.consumer(name, start="earliest", count=1000) as taken:
+        began, busy = time.perf_counter(), time.process_time()
+        for _ in range(count):
+            got += len(next(taken).value)
+        lap = lap_since(began, busy, count)
+    check(got, Shape(count, size))
+    return lap
+
+
+def lap_since(began: float, busy: float, count: int) -> Lap:
+    """Give a lap of `count` messages that began at these times."""
+    seconds, cpu = time.perf_counter() - began, time.process_time() - busy
+    return Lap(count / seconds, cpu / count * 1e6)
 
 
 class AsyncArm:

@@ -9,6 +9,8 @@ only add to it.
   that node and loopback set to one call on its way.
 * sdk: the released `apache-iggy`. sync, async: our two clients. values: our sync client, payloads
   alone.
+* one by one: a producer's `send` and a consumer's messages, each by itself; beside the first,
+  `confluent-kafka` with the broker that it brings (bench/kafka.py), where it is installed.
 * produce, tail: the two subcommands with their other end on a pipe, start included.
 
     python -m bench.client [--quick | --shortest] [--only PART]
@@ -25,8 +27,18 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from bench import machine
-from bench.arms import Arm, AsyncArm, Lap, Place, SdkArm, SyncArm
-from bench.frames import PERSISTED, STREAM, Shape, make_poll, make_send
+from bench.arms import (
+    Arm,
+    AsyncArm,
+    Lap,
+    Place,
+    SdkArm,
+    SyncArm,
+    consume_one_by_one,
+    send_one_by_one,
+)
+from bench.frames import PERSISTED, REPLICATED, STREAM, Shape, make_poll, make_send
+from bench.kafka import Kafka, NoKafkaError
 from bench.load import Generator, Limits, NoCompilerError, Traffic, Window
 from bench.load import Lap as GeneratorLap
 from bench.server import HASTY_NODE, NODE, Server, make_account
@@ -38,6 +50,8 @@ AIM_MESSAGES_MIN = 100  # batches from which our client is to be as fast as the 
 POLLED_BYTES = 8 * MIB
 POLLED_MESSAGES_MAX = 20_000
 PIPE_SIZES = (100, 1024)
+AIM_KAFKA = 0.6  # of its rate, at the first of these sizes
+SINGLE_SIZES = (100, 1024)
 PIPE_SECONDS_MAX = 300
 
 
@@ -49,12 +63,15 @@ class Pace(NamedTuple):
     pause_seconds: float = 0.3  # before each lap, for what the last one left to write
     polled_batches_max: int = POLLED_MESSAGES_MAX
     pipe_bytes: int = 100 * MIB
+    single_messages: int = 200_000
     node: str = NODE
 
 
 FULL = Pace(5, 0.5)
 QUICK = Pace(1, 0.3)
-SHORTEST = Pace(1, 0.01, 0.0, 50, MIB, HASTY_NODE)  # whether it runs: its figures mean nothing
+SHORTEST = Pace(
+    1, 0.01, 0.0, 50, MIB, 2000, HASTY_NODE
+)  # whether it runs: its figures mean nothing
 
 
 class Bench:
@@ -123,9 +140,9 @@ class Bench:
             raise ValueError(f"{place.topic}: {lap.statuses or lap.wrong}")
         return lap.requests * shape.messages
 
-    def _make_topic(self, name: str) -> Place:
+    def _make_topic(self, name: str, durability: str = PERSISTED) -> Place:
         with self.server.connect() as connection:
-            connection.create_topic(name, PERSISTED)
+            connection.create_topic(name, durability)
         return Place(self.server.port, self.account, name)
 
     def _show(self, name: str, shape: Shape, lappings: dict[str, Callable[[], Lap]]) -> None:
@@ -154,6 +171,45 @@ class Bench:
                 for arm in ("sync", "async")
                 if medians[arm] < sdk
             ]
+
+    # One message after the other.
+
+    def measure_single(self, size: int) -> None:
+        """Measure a producer and a consumer that take each message by itself."""
+        # The broker beside it keeps messages in memory: the class without a sync is what compares.
+        place, count = self._make_topic(f"one-{size}", REPLICATED), self._pace.single_messages
+        lappings = {
+            "send": lambda: send_one_by_one(place, size, count),
+            "consume": lambda: consume_one_by_one(place, size, count),
+        }
+        try:
+            with Kafka(size, count) as kafka:
+                lappings["kafka"] = lambda: kafka_lap(kafka, count)
+                self._show_single(size, lappings)
+        except NoKafkaError as error:
+            self._show_single(size, {name: lappings[name] for name in ("send", "consume")})
+            print(f"  kafka     skipped: {error}")
+
+    def _show_single(self, size: int, lappings: dict[str, Callable[[], Lap]]) -> None:
+        laps: dict[str, list[Lap]] = {arm: [] for arm in lappings}
+        for _ in range(self._pace.laps):
+            for arm, lapping in lappings.items():
+                time.sleep(self._pace.pause_seconds)
+                laps[arm].append(lapping())
+        print(f"one by one/{size} B", flush=True)
+        for arm, each in laps.items():
+            rate, cost = (
+                statistics.median(lap.rate for lap in each),
+                min(lap.cpu_us for lap in each),
+            )
+            print(f"  {arm:10}{rate:>12,.0f} messages/s  {cost:8.2f} us", flush=True)
+        if "kafka" not in laps:
+            return
+        pairs = zip(laps["send"], laps["kafka"], strict=True)
+        ratio = statistics.median(ours.rate / theirs.rate for ours, theirs in pairs)
+        print(f"  send / kafka {ratio:.2f}, the median of pairs of laps")
+        if size == SINGLE_SIZES[0] and ratio < AIM_KAFKA:
+            self.failed.append(f"one by one/{size} B: send is {ratio:.2f} of confluent-kafka")
 
     # The terminal.
 
@@ -201,6 +257,12 @@ class Bench:
         return ["--address", address, "--username", username, "--password", password]
 
 
+def kafka_lap(kafka: Kafka, count: int) -> Lap:
+    """Give a lap of confluent-kafka as the arms give theirs."""
+    seconds, busy = kafka.send()
+    return Lap(count / seconds, busy / count * 1e6)
+
+
 def lap_of(lap: GeneratorLap) -> Lap:
     """Give a lap of the generator as the arms give theirs."""
     if lap.errors:
@@ -218,6 +280,9 @@ def run(bench: Bench) -> None:
     for shape in SHAPES:
         if bench.is_wanted(f"consume/{shape}"):
             bench.measure_consume(shape)
+    for size in SINGLE_SIZES:
+        if bench.is_wanted(f"one by one/{size} B"):
+            bench.measure_single(size)
     for size in PIPE_SIZES:
         if bench.is_wanted(f"pipe/{size} B"):
             bench.measure_pipe(size)

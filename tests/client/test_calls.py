@@ -158,7 +158,7 @@ def test_a_topic_known_by_number_needs_its_name_to_be_updated() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_a_confirmation_is_read_as_its_command_reads_it(count: int) -> None:
-    sent = [Confirmation(1, 2, 3, 2**63 + number) for number in range(count)]
+    sent = tuple(Confirmation(1, 2, 3, 2**63 + number) for number in range(count))
     payload = memoryview(SEND_MESSAGES.encode_reply(sent))
     call = send_batch("shop/orders", 3, b"", 5)
     if count == 1:
