@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from headrace import kernel
 from headrace.client.errors import refused
 from headrace.client.messages import build_batch
-from headrace.client.session.call import Call, Flow
+from headrace.client.session.call import Ahead, Call, Flow
 from headrace.client.session.steps import Pause, drive
 from headrace.wire.batches import admit_batch, decode_batch_header
 from headrace.wire.commands import groups, messages, topics
@@ -88,23 +88,31 @@ class Broker:
     now: float = 0.0
     calls: list[str] = field(default_factory=list)
     pauses: list[float] = field(default_factory=list)
+    ahead: list[Ahead] = field(default_factory=list)
+    _early: dict[int, bytes] = field(default_factory=dict)  # answers to those, as they were then
     on_pause: Callable[[], None] = lambda: None
     on_join: Callable[[], None] = lambda: None
 
     def run(self, flow: Flow[R]) -> R:
         return drive(flow, self.carry_out)
 
-    def carry_out(self, wanted: Call[Any] | Pause) -> object:
+    def carry_out(self, wanted: Call[Any] | Pause | Ahead) -> object:
+        if isinstance(wanted, Ahead):
+            self.ahead.append(wanted)
+            self._early[id(wanted.call)] = self._encode_answer(wanted.call)
+            return None
         if isinstance(wanted, Pause):
             self.pauses.append(wanted.seconds)
             self.now += wanted.seconds
             self.on_pause()
             return None
-        command = wanted.command
-        self.calls.append(command.name)
-        request = command.decode_request(memoryview(wanted.body + wanted.batch))
-        payload = command.encode_reply(self._answer(wanted, request))
+        payload = self._early.pop(id(wanted), None) or self._encode_answer(wanted)
         return wanted.read(memoryview(payload))
+
+    def _encode_answer(self, call: Call[Any]) -> bytes:
+        self.calls.append(call.command.name)
+        request = call.command.decode_request(memoryview(call.body + call.batch))
+        return call.command.encode_reply(self._answer(call, request))
 
     def count(self, name: str) -> int:
         return self.calls.count(name)

@@ -7,7 +7,7 @@ import pytest
 from headrace.client.consume.damage import SINGLE_STEPS_MAX, find_unreadable
 from headrace.client.errors import RefusedByServer, Unreadable, refused
 from headrace.client.messages import Messages
-from headrace.client.session.call import Call
+from headrace.client.session.call import Ahead, Call
 from headrace.client.session.steps import Pause
 from headrace.kernel import Columns
 from headrace.wire.commands.messages import POLL_MESSAGES
@@ -39,7 +39,7 @@ class Partition:
             except RefusedByServer as refusal:
                 error = refusal
 
-    def _poll(self, call: Call[object] | Pause) -> Messages:
+    def _poll(self, call: Call[object] | Pause | Ahead) -> Messages:
         assert isinstance(call, Call)
         self.asked += 1
         strategy = POLL_MESSAGES.decode_request(memoryview(call.body)).strategy

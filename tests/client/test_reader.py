@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.client.consume.options import ConsumerOptions, read_consumer_options
-from headrace.client.consume.reader import Reader
-from headrace.client.errors import DataLost, NotOwned, OffsetsReset
+from headrace.client.consume.reader import AHEAD_POLLS_PAUSE, Reader
+from headrace.client.errors import DataLost, NotOwned, OffsetsReset, Unreadable
 from headrace.client.messages import Message
 from tests.client.broker import Broker, Partition
 
@@ -464,3 +464,75 @@ def test_who_never_began_has_nothing_to_end() -> None:
 def test_wrong_options_are_refused(options: ConsumerOptions, told: str) -> None:
     with pytest.raises(ValueError, match=told):
         read_consumer_options(options)
+
+
+def test_after_a_full_poll_the_next_one_is_sent_ahead() -> None:
+    broker = filled(7)
+    reader = make_reader(broker, count=3)
+    assert next_message(broker, reader) is not None
+    assert len(broker.ahead) == 1
+    assert broker.count("poll messages") == 2
+    assert len(read_all(broker, reader)) == 6
+    assert len(broker.ahead) == 2  # The last poll was not full.
+    assert broker.count("poll messages") == 4
+
+
+def test_messages_that_come_after_a_poll_was_sent_ahead_are_found() -> None:
+    broker = filled(3)
+    reader = make_reader(broker, count=3)
+    assert next_message(broker, reader) is not None
+    assert len(broker.ahead) == 1  # and its answer is empty
+    broker.partitions[0].append(b"new")
+    assert read_all(broker, reader) == ["0:1", "0:2", "new"]
+
+
+@pytest.mark.parametrize(
+    "options", [{"group": "all"}, {"name": "me", "commit": "each"}, {"partition": 0, "start": 5}]
+)
+def test_polls_that_are_not_sent_ahead(options: ConsumerOptions) -> None:
+    """Of a group, whose partitions may go; where each message is stored; where few are left."""
+    broker = filled(7)
+    broker.deals_on_join = (0,)
+    options["count"] = 3
+    reader = make_reader(broker, **options)
+    assert next_message(broker, reader) is not None
+    assert broker.ahead == []
+
+
+def test_nothing_is_sent_ahead_for_a_while_when_it_was_discarded() -> None:
+    broker = filled(3 * (AHEAD_POLLS_PAUSE + 5))
+    reader = make_reader(broker, count=3)
+    assert next_message(broker, reader) is not None
+    broker.ahead[0].is_discarded = True
+    for _ in range(3 * AHEAD_POLLS_PAUSE):
+        next_message(broker, reader)
+    assert len(broker.ahead) == 1
+    assert len(read_all(broker, reader)) == 3 * 5 - 1
+    assert len(broker.ahead) > 1
+
+
+def test_a_position_that_changes_is_polled_anew() -> None:
+    broker = filled(9)
+    reader = make_reader(broker, count=3)
+    assert next_message(broker, reader) is not None
+    assert len(broker.ahead) == 1
+    reader.skip(Unreadable("shop/orders", 0, first=3, end=5))
+    assert read_all(broker, reader) == ["0:1", "0:2", *(f"0:{at}" for at in range(5, 9))]
+
+
+def test_a_message_that_is_not_processed_is_not_stored() -> None:
+    broker = filled(6)
+    reader = make_reader(broker, count=3, name="me", commit="manual")
+    for _ in range(2):
+        next_message(broker, reader)
+    broker.run(reader.store())
+    assert broker.stored == {0: 0}
+    reader.finish_handed()
+    broker.run(reader.store())
+    assert broker.stored == {0: 1}
+    for _ in range(3):
+        next_message(broker, reader)
+    broker.run(reader.end(is_clean=False))
+    assert broker.stored == {0: 1}
+    broker.run(reader.store())
+    assert broker.stored == {0: 3}

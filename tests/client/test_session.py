@@ -19,7 +19,7 @@ from headrace.client.errors import (
     Unauthorized,
     Unavailable,
 )
-from headrace.client.session.call import Call, make_call
+from headrace.client.session.call import Ahead, Call, make_call
 from headrace.client.session.session import BACKOFF_SECONDS_MAX, Session, backoff
 from headrace.client.session.steps import Transmit
 from headrace.wire.commands.messages import SEND_MESSAGES, Confirmation
@@ -428,3 +428,67 @@ def test_who_was_logged_in_once_waits_for_his_server() -> None:
     server.refused_opens = 3
     server.run(session.ask(system.ping()))
     assert server.opens == 5
+
+
+def ahead_of(session: Session, server: ScriptedServer, call: Call[None]) -> Ahead:
+    ahead = Ahead(call)
+    server.run(session.begin(ahead))
+    return ahead
+
+
+def test_an_answer_that_was_asked_for_ahead_is_fetched() -> None:
+    server, session = scripted(reply(), reply(), reply())
+    server.run(session.ask(system.ping()))
+    ping = system.ping()
+    ahead = ahead_of(session, server, ping)
+    assert len(server.asked) == 2
+    ahead_of(session, server, system.ping())  # One at a time.
+    assert len(server.asked) == 2
+    server.run(session.ask(ping))
+    assert len(server.asked) == 2
+    assert not ahead.is_discarded
+    server.run(session.ask(ping))
+    assert len(server.asked) == 3
+
+
+def test_another_call_discards_what_was_asked_for_ahead() -> None:
+    for answer in (reply(), status(Code.UNAUTHORIZED), status(Code.TRANSIENT_NOT_ACCEPTED)):
+        server, session = scripted(reply(), answer, reply(CONFIRMED), reply())
+        server.run(session.ask(system.ping()))
+        ping = system.ping()
+        ahead = ahead_of(session, server, ping)
+        assert server.run(session.ask(SEND)) == Sent(3, 4000, 7)
+        assert ahead.is_discarded
+        server.run(session.ask(ping))
+        assert (len(server.asked), server.opens) == (4, 1)
+
+
+@pytest.mark.parametrize("answer", [close(), silence(), eviction(EvictionReason.NO_SESSION)])
+def test_a_connection_that_is_lost_with_an_answer_outstanding(answer: Answer) -> None:
+    for call in (system.ping(), SEND):
+        server, session = scripted(reply(), answer, reply(CONFIRMED))
+        server.run(session.ask(system.ping()))
+        ping = system.ping()
+        ahead_of(session, server, ping)
+        server.run(session.ask(call if call is SEND else ping))
+        assert (len(server.asked), server.opens) == (3, 2)
+        assert server.asked[-1].header.session == 12
+
+
+def test_without_a_connection_nothing_is_asked_for_ahead() -> None:
+    server, session = scripted(reply(), reply())
+    ahead_of(session, server, system.ping())
+    assert server.opens == 0
+    server.run(session.ask(system.ping()))
+    server.run(session.close())
+    ahead_of(session, server, system.ping())
+    assert len(server.asked) == 2  # with the logout
+
+
+def test_steps_that_are_abandoned_while_asking_ahead_leave_it_unbound() -> None:
+    server, session = scripted(reply())
+    server.run(session.ask(system.ping()))
+    steps = session.begin(Ahead(system.ping()))
+    next(steps)
+    steps.close()
+    assert not session.is_connected

@@ -35,7 +35,7 @@ from headrace.client.consume.reader import Reader
 from headrace.client.errors import HeadraceError
 from headrace.client.produce.options import ProducerOptions, read_producer_options
 from headrace.client.registry import Registry
-from headrace.client.session.call import Call, Flow
+from headrace.client.session.call import Ahead, Call, Flow
 from headrace.client.session.settings import ConnectOptions, Settings, resolve
 from headrace.client.session.steps import Pause, drive_async
 from headrace.wire.commands.segments import SegmentPlan
@@ -117,11 +117,12 @@ class AsyncClient(BaseClient, AsyncClosable):
         """Carry out all steps of a flow and return its result."""
         return await drive_async(flow, self._carry_out)
 
-    async def _carry_out(self, wanted: Call[Any] | Pause) -> object:
+    async def _carry_out(self, wanted: Call[Any] | Pause | Ahead) -> object:
+        if isinstance(wanted, Call):
+            return await self.ask(wanted)
         if isinstance(wanted, Pause):
             await asyncio.sleep(wanted.seconds)
-            return None
-        return await self.ask(wanted)
+        return None  # A task shares its loop with others: its reads are not sent ahead.
 
     # Streams, topics, partitions.
 

@@ -5,6 +5,7 @@ from typing import TypeVar
 
 from headrace.client.base_client import AsyncCaller
 from headrace.client.closing import AsyncClosable
+from headrace.client.consume.buffer import PollBuffer
 from headrace.client.consume.reader import Reader
 from headrace.client.errors import ClientClosed, Unreadable
 from headrace.client.messages import Message, Messages
@@ -32,6 +33,7 @@ class AsyncConsumer(AsyncIterator[Message], AsyncClosable):
         self._reader = reader
         self._on_close = on_close
         self._is_closed = False
+        self._quick = reader.quick or PollBuffer({})  # or one that stays empty
 
     @property
     def lost_count(self) -> int:
@@ -39,10 +41,12 @@ class AsyncConsumer(AsyncIterator[Message], AsyncClosable):
         return self._reader.lost_count
 
     async def __anext__(self) -> Message:
-        message = await self._next(self._reader.take)
-        if message is None:
+        for message in self._quick.left:
+            return message
+        taken = await self._next(self._reader.take)
+        if taken is None:
             raise StopAsyncIteration
-        return message
+        return taken
 
     async def batches(self) -> AsyncIterator[Messages]:
         """Yield messages poll by poll: to process many at once, or to use their columns.
@@ -71,6 +75,7 @@ class AsyncConsumer(AsyncIterator[Message], AsyncClosable):
         if self._is_closed:
             return
         self._is_closed = True
+        self._quick = PollBuffer({})
         self._on_close(self)
         await self._client.follow(self._reader.end(is_clean=is_clean))
 

@@ -1,5 +1,15 @@
 """The polled messages of a consumer, handed out one by one or all at once. No I/O.
 
+```
+ made   0 1 2 3 4 5 6 7
+            │ │ └ left: those that were not taken yet
+            │ └ handed out last: the user is processing it
+            └ counted in `done`, with `count` at the latest
+```
+
+Taking a message is one step of an iterator, so that it costs no more. What is processed follows
+from how far that iterator is, and is written down when somebody needs it.
+
 Invariants: a message counts as processed when the next one is requested, never before.
 """
 
@@ -18,45 +28,43 @@ class PollBuffer:
     def __init__(self, done: dict[int, int]) -> None:
         """Start empty; `done` receives the last processed offset by partition."""
         self._done = done
-        self._polled: Messages | None = None
-        self._is_split = False  # into messages that are taken one by one
-        self._left: Iterator[Message] = iter(())  # those that were not taken yet, if it is split
-        self._handed: Message | None = None  # the message that the user is processing
+        self._polled: Messages | None = None  # not split into messages yet
+        self._made: list[Message] = []
+        self.left: Iterator[Message] = iter(self._made)
+        self._counted = 0  # how many of `made` were counted as processed
 
     @property
     def is_empty(self) -> bool:
         """Whether all messages were handed out."""
-        return self._polled is None or self._index == len(self._polled)
+        return self._polled is None and not length_hint(self.left)
 
     def fill(self, polled: Messages) -> None:
         """Store the messages of a poll, at least one; the buffer must be empty."""
-        self._polled, self._is_split, self._left = polled, False, iter(())
+        self._polled = polled
 
     def drop(self, partition: int | None = None) -> None:
-        """Discard all messages, or those of one partition."""
+        """Discard all messages, or those of one partition, but not what was handed out."""
         if self._polled is not None and partition in (None, self._polled.partition):
-            self._polled, self._left = None, iter(())
+            self._polled = None
+        if self._made and partition in (None, self._made[0].partition):
+            self._made, self.left = self._made[: self._taken], iter(())
 
     def find_next(self, partition: int) -> int | None:
         """Return the offset of the next message if it belongs to that partition, else None."""
-        if self._polled is None or self._polled.partition != partition or self.is_empty:
+        waiting = self._polled or self._made[self._taken :]
+        if not len(waiting) or waiting[0].partition != partition:
             return None
-        return self._polled[self._index].offset
+        return waiting[0].offset
 
     def take(self) -> Message | None:
         """Return the next message, None if there is none; the last one counts as processed."""
-        handed = self._handed
-        if handed is not None:
-            self._done[handed.partition] = handed.offset
-        for message in self._left:
-            self._handed = message
+        for message in self.left:
             return message
-        self._handed = None
-        if self._polled is None or self._is_split:
+        self.finish()
+        if self._polled is None:
             return None
-        # All at once is much cheaper than one by one.
-        self._left, self._is_split = iter(list(self._polled)), True
-        return self.take()
+        self._replace(list(self._polled))  # All at once is much cheaper than one by one.
+        return next(self.left)
 
     def take_all(self) -> Messages | None:
         """Return all messages at once, None if there are none; the last ones count as processed.
@@ -64,25 +72,33 @@ class PollBuffer:
         Raises:
             ValueError: Some of them were already handed out.
         """
+        if length_hint(self.left):
+            raise ValueError("take messages one by one or in batches, not both from one poll")
         self.finish()
         polled = self._polled
-        if polled is None or self.is_empty:
-            return None
-        if self._index:
-            raise ValueError("take messages one by one or in batches, not both from one poll")
-        self._handed = polled[len(polled) - 1]
-        self.drop()
+        if polled is not None:
+            self._replace([polled[len(polled) - 1]])
+            next(self.left)
         return polled
 
+    def count(self) -> None:
+        """Count all but the message or batch that was handed out last as processed."""
+        self._count(self._taken - 1)
+
     def finish(self) -> None:
-        """Count the message or batch that was handed out last as processed."""
-        handed = self._handed
-        if handed is not None:
-            self._done[handed.partition] = handed.offset
-            self._handed = None
+        """Count the message or batch that was handed out last as processed, too."""
+        self._count(self._taken)
 
     @property
-    def _index(self) -> int:
-        """The index of the next message to hand out."""
-        assert self._polled is not None
-        return len(self._polled) - length_hint(self._left) if self._is_split else 0
+    def _taken(self) -> int:
+        return len(self._made) - length_hint(self.left)
+
+    def _count(self, processed: int) -> None:
+        if processed > self._counted:
+            last = self._made[processed - 1]
+            self._done[last.partition] = last.offset
+            self._counted = processed
+
+    def _replace(self, made: list[Message]) -> None:
+        self._polled, self._counted = None, 0
+        self._made, self.left = made, iter(made)

@@ -27,12 +27,13 @@ from headrace.client.consume.options import ConsumerSettings
 from headrace.client.consume.positions import Positions
 from headrace.client.errors import NotOwned, RefusedByServer, Unreadable
 from headrace.client.messages import Message, Messages
-from headrace.client.session.call import Flow, ask, pause
+from headrace.client.session.call import Ahead, Call, Flow, ask, pause
 from headrace.wire.commands.messages import RESYNC_PARTITION
 from headrace.wire.errors import Code
-from headrace.wire.identifiers import FromOffset
+from headrace.wire.identifiers import FromOffset, Strategy
 
 IDLE_SECONDS_MIN = 0.001
+AHEAD_POLLS_PAUSE = 64  # after one that was discarded: other calls use the connection too
 
 
 class _Round(Enum):
@@ -59,8 +60,11 @@ class Reader:
         self._done = self._positions.done
         self._buffer = PollBuffer(self._done)
         self._assignment = Assignment(topic, settings, self._positions, self._buffer, now)
-        self._committed = 0.0  # when offsets were last stored
+        self._commit_at = 0.0  # when offsets are to be stored next
         self._is_committing = settings.commit != "manual"
+        self._is_full: dict[int, bool] = {}  # by partition: whether the last poll was
+        self._ahead: tuple[int, FromOffset, Ahead] | None = None
+        self._ahead_pause = 0  # for so many polls nothing is sent ahead
 
     @property
     def lost_count(self) -> int:
@@ -71,10 +75,12 @@ class Reader:
 
     def take(self) -> Message | None:
         """Return the next message if there is one and no offset must be stored first."""
-        if self._is_committing:
+        if self._is_committing and self._now() >= self._commit_at:
             self._buffer.finish()
-            if self._is_commit_due():
+            if self._done:
                 return None
+        for message in self._buffer.left:
+            return message
         return self._buffer.take()
 
     def take_batch(self) -> Messages | None:
@@ -82,15 +88,21 @@ class Reader:
         self._buffer.finish()
         return None if self._is_commit_due() else self._buffer.take_all()
 
+    @property
+    def quick(self) -> PollBuffer | None:
+        """Where messages may be taken without `take`: none if it must store offsets in time."""
+        return None if self._is_committing else self._buffer
+
     def finish_handed(self) -> None:
         """Count the message that was handed out last as processed."""
         self._buffer.finish()
 
     def _is_commit_due(self) -> bool:
-        if not self._done or not self._is_committing:
-            return False
+        return self._is_committing and bool(self._done) and self._now() >= self._commit_at
+
+    def _note_commit(self) -> None:
         is_each = self.settings.commit == "each"
-        return is_each or self._now() - self._committed >= self.settings.commit_seconds
+        self._commit_at = 0.0 if is_each else self._now() + self.settings.commit_seconds
 
     def skip(self, damaged: Unreadable) -> None:
         """Move the position past messages that the server cannot read."""
@@ -100,9 +112,10 @@ class Reader:
 
     def work(self) -> Flow[bool]:
         """Do what `take` waits for; return False if no message came in time."""
+        self._buffer.count()
         if not self._assignment.has_begun:
             yield from self._assignment.begin()
-            self._committed = self._now()
+            self._note_commit()
         if self._is_commit_due():
             yield from self.store()
         deadline = None
@@ -121,6 +134,7 @@ class Reader:
             idle = min(2 * idle, self.settings.idle_seconds_max)
             if self._is_commit_due():
                 yield from self.store()
+        yield from self._send_ahead()
         return True
 
     def store(self, message: Message | None = None) -> Flow[None]:
@@ -131,10 +145,11 @@ class Reader:
         """
         if self.settings.who is ANONYMOUS:
             raise ValueError("commit: this consumer has neither name nor group to store for")
+        self._buffer.count()
         marks = dict(self._done) if message is None else {message.partition: message.offset}
         for partition, offset in marks.items():
             yield from self._assignment.store(partition, offset)
-        self._committed = self._now()
+        self._note_commit()
 
     def end(self, *, is_clean: bool) -> Flow[None]:
         """Store processed offsets, unless commits are manual, and leave the group.
@@ -142,6 +157,7 @@ class Reader:
         After an error (`is_clean` is False) the message that was handed out last does not count as
         processed.
         """
+        self._buffer.count()
         if is_clean:
             self.finish_handed()
         if not self._assignment.has_begun:
@@ -167,7 +183,16 @@ class Reader:
     def _poll_one(self, partition: int) -> Flow[bool]:
         position = self._positions.upcoming[partition]
         strategy = FromOffset(position) if isinstance(position, int) else position
-        call = poll_from(
+        call = self._take_ahead(partition, strategy)
+        if call is not None:
+            is_found = yield from self._poll_by(call, partition, strategy)
+            if is_found or self._assignment.must_renew:
+                return is_found
+            # The partition had no more when that was sent; it may have by now.
+        return (yield from self._poll_by(self._make_poll(partition, strategy), partition, strategy))
+
+    def _make_poll(self, partition: int, strategy: Strategy) -> Call[Messages]:
+        return poll_from(
             self._topic,
             partition,
             strategy,
@@ -175,6 +200,9 @@ class Reader:
             count=self.settings.count,
             offset_min=strategy.offset if isinstance(strategy, FromOffset) else 0,
         )
+
+    def _poll_by(self, call: Call[Messages], partition: int, strategy: Strategy) -> Flow[bool]:
+        position = self._positions.upcoming[partition]
         try:
             polled = yield from ask(call)
         except NotOwned:
@@ -190,5 +218,37 @@ class Reader:
         if not len(polled):
             self._positions.meet_end(partition, position, polled.current_offset)
             return False
+        self._is_full[partition] = len(polled) >= self.settings.count
         self._buffer.fill(self._positions.pass_over(partition, position, polled))
         return True
+
+    # Polling ahead: the server reads while the user processes.
+
+    def _send_ahead(self) -> Flow[None]:
+        """Send the next poll, if it is likely to find messages.
+
+        A member of a group does not: what it has polled it may have to give back.
+        """
+        turn = self._assignment.turn
+        if self._ahead is not None or self.settings.group is not None or not turn:
+            return
+        if self.settings.commit == "each":
+            return  # Each store would discard it.
+        if self._ahead_pause:
+            self._ahead_pause -= 1
+            return
+        position = self._positions.upcoming.get(turn[0])
+        if self._is_full.get(turn[0]) and isinstance(position, int):
+            strategy = FromOffset(position)
+            self._ahead = (turn[0], strategy, Ahead(self._make_poll(turn[0], strategy)))
+            yield self._ahead[2]
+
+    def _take_ahead(self, partition: int, strategy: Strategy) -> Call[Messages] | None:
+        """Return the call that was sent ahead, if it is this poll."""
+        if self._ahead is None:
+            return None
+        of, begun, ahead = self._ahead
+        self._ahead = None
+        if ahead.is_discarded:
+            self._ahead_pause = AHEAD_POLLS_PAUSE
+        return ahead.call if (of, begun) == (partition, strategy) else None

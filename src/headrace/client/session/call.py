@@ -42,8 +42,23 @@ class Call(msgspec.Struct, Generic[R_co], frozen=True):
         return f"<call: {self.asked}>"
 
 
+class Ahead:
+    """A read to be sent before its answer is needed: the next `ask` of the same call fetches it.
+
+    Another call in between discards the answer, and the read is then sent again.
+    """
+
+    __slots__ = ("call", "is_discarded", "number")
+
+    def __init__(self, call: Call[Any]) -> None:
+        assert not call.is_replicated
+        self.call = call
+        self.number = 0  # its request number, once it is sent
+        self.is_discarded = False
+
+
 # Logic above the session is written as flows; see `headrace.client.session.steps`.
-Flow: TypeAlias = Generator[Call[Any] | Pause, Any, R]
+Flow: TypeAlias = Generator[Call[Any] | Pause | Ahead, Any, R]
 
 
 NOTHING = object()  # the command has no object to name

@@ -3,13 +3,18 @@
 A session (`headrace.client.session.session`) opens and reopens it, and decides what to do when it
 is lost (`LostError`) or when the server asks for a retry (`AgainError`).
 
-Invariants: steps that are abandoned midway leave it unbound, with no answer outstanding.
+A read may be sent ahead, and its answer fetched later.
+
+Invariants: steps that are abandoned midway leave it unbound, with no answer outstanding;
+            at most one answer is outstanding, and the next exchange begins by receiving it.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from headrace import __version__
+from headrace.client.session.call import Ahead
 from headrace.client.session.inbox import Inbox
 from headrace.client.session.settings import Settings
 from headrace.client.session.steps import Open, Pause, Receive, Steps, Transmit
@@ -80,6 +85,7 @@ class Connection:
         self._now = now
         self._number = 0  # number of the server's session; 0 without a connection
         self._inbox = Inbox()
+        self.ahead: Ahead | None = None  # whose answer is outstanding
 
     @property
     def is_bound(self) -> bool:
@@ -89,6 +95,9 @@ class Connection:
     def drop(self) -> None:
         """Treat the connection as lost; the next `Open` closes it."""
         self._number = 0
+        if self.ahead is not None:
+            self.ahead.is_discarded = True
+            self.ahead = None
 
     def give_away(self) -> None:
         """Leave the memory of the last answer to the caller that holds it."""
@@ -132,6 +141,8 @@ class Connection:
             RemoteError: The bytes received are not one answer to one request.
         """
         is_answered = False
+        if self.ahead is not None:
+            yield from self._discard_ahead(self.ahead, deadline)
         header = encode_request(
             command.operation,
             body,
@@ -150,6 +161,52 @@ class Connection:
                 self.drop()
         self.heard = self._now()
         return frame
+
+    def begin(self, ahead: Ahead, number: int, deadline: float) -> Steps[None]:
+        """Send a read, and leave its answer to `fetch`; no other may be outstanding.
+
+        Raises:
+            LostError: There is no time left; carrying out the steps may raise others.
+        """
+        assert self.ahead is None
+        call, is_sent = ahead.call, False
+        header = encode_request(
+            call.command.operation,
+            call.body,
+            client=self._client,
+            session=self._number,
+            request=number,
+            code=call.command.code,
+        )
+        try:
+            yield Transmit(header + call.body, b"", self._left(deadline))
+            is_sent = True
+        finally:
+            if not is_sent:
+                self.drop()
+        ahead.number = number
+        self.ahead = ahead
+
+    def fetch(self, deadline: float) -> Steps[memoryview]:
+        """Wait for the frame that answers what was sent ahead; raises as `exchange`."""
+        assert self.ahead is not None
+        is_answered = False
+        try:
+            frame = yield from self._receive(deadline)
+            is_answered = True
+        finally:
+            if not is_answered:
+                self.drop()
+        self.ahead = None
+        self.heard = self._now()
+        return frame
+
+    def _discard_ahead(self, ahead: Ahead, deadline: float) -> Steps[None]:
+        """Receive the outstanding answer, which nobody needs; an eviction is not passed over."""
+        ahead.is_discarded = True
+        frame = yield from self.fetch(deadline)
+        with suppress(AgainError, RefusedError):
+            self.read(frame, ahead.number)
 
     def read(self, frame: memoryview, number: int) -> memoryview:
         """Return the payload of an answer, or raise the error that it reports.

@@ -30,7 +30,7 @@ from headrace.client.errors import (
     Unavailable,
     refusal,
 )
-from headrace.client.session.call import Call
+from headrace.client.session.call import Ahead, Call
 from headrace.client.session.connection import RETRY_SECONDS, AgainError, Connection, LostError
 from headrace.client.session.settings import Settings
 from headrace.client.session.steps import Pause, Steps
@@ -128,6 +128,20 @@ class Session:
         finally:
             self._is_asking = False
 
+    def begin(self, ahead: Ahead) -> Steps[None]:
+        """Send a read whose answer the next `ask` of its call fetches.
+
+        Where it cannot be sent now it is not: `ask` sends it then.
+        """
+        connection = self._connection
+        if self._is_closed or not connection.is_bound or connection.ahead is not None:
+            return
+        try:
+            deadline = self._now() + self.settings.answer_seconds
+            yield from self._lockstep(connection.begin(ahead, max(self._request, 1), deadline))
+        except (LostError, OSError):
+            connection.drop()
+
     def number(self, call: Call[R]) -> Call[R]:
         """Return the call with the number that it keeps however often it is sent."""
         if call.number or not call.is_replicated:
@@ -137,9 +151,14 @@ class Session:
 
     def _ask_once(self, call: Call[R], number: int, deadline: float) -> Steps[R]:
         connection = self._connection
-        frame = yield from connection.exchange(
-            call.command, call.body, number, deadline, call.batch
-        )
+        ahead = connection.ahead
+        if ahead is not None and ahead.call is call:
+            number = ahead.number
+            frame = yield from connection.fetch(deadline)
+        else:
+            frame = yield from connection.exchange(
+                call.command, call.body, number, deadline, call.batch
+            )
         answer = call.read(connection.read(frame, number))
         if call.is_view:
             connection.give_away()

@@ -31,7 +31,7 @@ from headrace.client.consume.reader import Reader
 from headrace.client.errors import HeadraceError
 from headrace.client.produce.options import ProducerOptions, read_producer_options
 from headrace.client.registry import Registry
-from headrace.client.session.call import Call, Flow
+from headrace.client.session.call import Ahead, Call, Flow
 from headrace.client.session.settings import ConnectOptions, Settings, resolve
 from headrace.client.session.steps import Pause, drive
 from headrace.client.sync.consumer import Consumer
@@ -94,11 +94,15 @@ class Client(BaseClient, Closable):
         """Carry out all steps of a flow and return its result."""
         return drive(flow, self._carry_out)
 
-    def _carry_out(self, wanted: Call[Any] | Pause) -> object:
+    def _carry_out(self, wanted: Call[Any] | Pause | Ahead) -> object:
+        if isinstance(wanted, Call):
+            return self.ask(wanted)
         if isinstance(wanted, Pause):
             time.sleep(wanted.seconds)
             return None
-        return self.ask(wanted)
+        self._check_process()
+        with self._lock:
+            return drive(self._session.begin(wanted), self._link.carry_out)
 
     # Streams, topics, partitions.
 

@@ -5,6 +5,7 @@ from typing import TypeVar
 
 from headrace.client.base_client import BlockingCaller
 from headrace.client.closing import Closable
+from headrace.client.consume.buffer import PollBuffer
 from headrace.client.consume.reader import Reader
 from headrace.client.errors import ClientClosed, Unreadable
 from headrace.client.messages import Message, Messages
@@ -38,8 +39,7 @@ class Consumer(Iterator[Message], Closable):
         self._reader = reader
         self._on_close = on_close
         self._is_closed = False
-        # The method for a message that was polled already; none of them once it is closed.
-        self._take: Callable[[], Message | None] = reader.take
+        self._quick = reader.quick or PollBuffer({})  # or one that stays empty
 
     @property
     def lost_count(self) -> int:
@@ -47,12 +47,12 @@ class Consumer(Iterator[Message], Closable):
         return self._reader.lost_count
 
     def __next__(self) -> Message:
-        message = self._take()
-        if message is None:
-            message = self._next(self._reader.take)
-            if message is None:
-                raise StopIteration
-        return message
+        for message in self._quick.left:
+            return message
+        taken = self._next(self._reader.take)
+        if taken is None:
+            raise StopIteration
+        return taken
 
     def batches(self) -> Iterator[Messages]:
         """Yield messages poll by poll: to process many at once, or to use their columns.
@@ -81,7 +81,7 @@ class Consumer(Iterator[Message], Closable):
         if self._is_closed:
             return
         self._is_closed = True
-        self._take = _take_nothing
+        self._quick = PollBuffer({})
         self._on_close(self)
         self._client.follow(self._reader.end(is_clean=is_clean))
 
@@ -98,7 +98,3 @@ class Consumer(Iterator[Message], Closable):
                 return taken
             if not self._client.follow(self._reader.work()):
                 return None
-
-
-def _take_nothing() -> None:
-    """Return no message."""
