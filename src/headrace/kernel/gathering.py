@@ -12,7 +12,8 @@ A call of the native classes is one step to other threads. These are not: hold a
 from __future__ import annotations
 
 from array import array
-from itertools import accumulate
+from bisect import bisect_right
+from itertools import accumulate, takewhile
 from operator import index as as_int
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -68,36 +69,32 @@ class Frames:
         if len(view) != MESSAGE_ID_BYTES * self._count:
             wanted = MESSAGE_ID_BYTES * self._count
             raise BatchError(Reason.COLUMN_LENGTH, -1, 0, len(view), wanted)
+        has_headers = any(self._headers)
         batch = build(
             view,
             array("Q", self._times),
             b"".join(self._values),
             _ends(self._values),
-            b"".join(self._headers),
-            _ends(self._headers),
+            b"".join(self._headers) if has_headers else None,
+            _ends(self._headers) if has_headers else None,
         )
         self._is_finished = True
         self._values, self._headers, self._times = [], [], []
         return batch
 
-    def put(self, value: bytes, headers: bytes, micros: int) -> None:
-        """Add a message: for `Gatherer` only."""
-        size = self.size + size_of(value, headers)
-        self.check(size)
-        first = self._times[0] if self._times else micros
-        # A clock that jumps must not make the batch impossible to encode.
-        self._times.append(min(max(micros, first), first + _SPAN_MICROS_MAX))
-        self._values.append(value)
-        self._headers.append(headers)
-        self.size = size
-        self._count += 1
-
-    def check(self, size: int) -> None:
-        """Refuse more messages when it is finished, or would be too large."""
+    def put(self, values: list[bytes], headers: bytes, micros: int, size: int) -> None:
+        """Add messages of `size` bytes together: for `Gatherer` only."""
         if self._is_finished:
             raise ValueError("the batch is finished")
-        if size > BATCH_BYTES_MAX:
-            raise OverflowError(f"a batch of {size} bytes, limit {BATCH_BYTES_MAX}")
+        if self.size + size > BATCH_BYTES_MAX:
+            raise OverflowError(f"a batch of {self.size + size} bytes, limit {BATCH_BYTES_MAX}")
+        first = self._times[0] if self._times else micros
+        # A clock that jumps must not make the batch impossible to encode.
+        self._times += [min(max(micros, first), first + _SPAN_MICROS_MAX)] * len(values)
+        self._values += values
+        self._headers += [headers] * len(values)
+        self.size += size
+        self._count += len(values)
 
     @property
     def is_open(self) -> bool:
@@ -218,9 +215,7 @@ class Gatherer(Generic[R]):
         if not 0 <= first < len(values):
             raise IndexError("no message at that index")
         count, size = self._plan(batch, values, first, headers)
-        batch.check(batch.size + size)
-        for value in values[first : first + count]:
-            batch.put(value, headers, micros)
+        batch.put(values[first : first + count], headers, micros, size)
         self.buffered_bytes += size
         self.messages_count += count
         return count
@@ -244,21 +239,20 @@ class Gatherer(Generic[R]):
         """Return how many messages have room, at least one, and their bytes."""
         in_batch = max(self._batch_bytes_max - batch.size, 0)
         room = min(in_batch, max(self._buffer_bytes_max - self.buffered_bytes, 0))
-        count = total = 0
-        for value in values[first:]:
-            if count and len(batch) + count >= self._messages_max:
-                break
-            _check_strings(value, headers, len(batch) + count)
-            size = size_of(value, headers)
-            if count and total + size > room:
-                break
-            total += size
-            count += 1
-        return count, total
+        wanted = values[first : first + max(self._messages_max - len(batch), 1)]
+        lengths = _lengths(wanted, headers, len(batch))
+        each = size_of(b"", headers)
+        ends = list(accumulate(length + each for length in lengths))
+        count = max(bisect_right(ends, room), 1)
+        # The first message without room is looked at, those after it are not.
+        for index in range(len(lengths), min(count + 1, len(wanted))):
+            _check_strings(wanted[index], headers, len(batch) + index)
+        return count, ends[count - 1]
 
     def _put(self, batch: Frames, value: bytes, headers: bytes, micros: int) -> R:
-        batch.put(value, headers, micros)
-        self.buffered_bytes += size_of(value, headers)
+        size = size_of(value, headers)
+        batch.put([value], headers, micros, size)
+        self.buffered_bytes += size
         self.messages_count += 1
         receipt = self._receipt_type()
         receipt.batch, receipt.index = batch, len(batch) - 1
@@ -277,6 +271,21 @@ def _ends(parts: list[bytes]) -> array[int]:
     return array("i", accumulate(map(len, parts), initial=0))
 
 
+def _lengths(values: list[bytes], headers: bytes, index: int) -> list[int]:
+    """Return the lengths of the messages before the first bad one; the first must be good."""
+    _check_strings(values[0], headers, index)
+    if set(map(type, values)) == {bytes}:
+        lengths = list(map(len, values))
+        if min(lengths) > 0 and max(lengths) <= PAYLOAD_BYTES_MAX:
+            return lengths
+    good = takewhile(_is_good, values)
+    return [len(value) for value in good]
+
+
+def _is_good(value: object) -> bool:
+    return isinstance(value, bytes) and 1 <= len(value) <= PAYLOAD_BYTES_MAX
+
+
 def _check_batch(batch: object) -> None:
     if not isinstance(batch, Frames):
         raise TypeError(f"a batch is Frames, not {type(batch).__name__}")
@@ -285,7 +294,7 @@ def _check_batch(batch: object) -> None:
 def _check_strings(value: object, headers: object, index: int) -> None:
     if not isinstance(value, bytes) or not isinstance(headers, bytes):
         raise TypeError("messages and headers are bytes")
-    if not 1 <= len(value) <= PAYLOAD_BYTES_MAX:
+    if not _is_good(value):
         raise BatchError(Reason.PAYLOAD_LENGTH, index, 0, len(value), PAYLOAD_BYTES_MAX)
     if len(headers) > USER_HEADERS_BYTES_MAX:
         limit = USER_HEADERS_BYTES_MAX
