@@ -499,6 +499,14 @@ def test_polls_that_are_not_sent_ahead(options: ConsumerOptions) -> None:
     assert broker.ahead == []
 
 
+def test_batches_are_not_sent_ahead() -> None:
+    broker = filled(7)
+    reader = make_reader(broker, count=3)
+    assert reader.take_batch() is None
+    assert broker.run(reader.work())
+    assert broker.ahead == []
+
+
 def test_nothing_is_sent_ahead_for_a_while_when_it_was_discarded() -> None:
     broker = filled(3 * (AHEAD_POLLS_PAUSE + 5))
     reader = make_reader(broker, count=3)

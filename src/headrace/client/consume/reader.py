@@ -64,6 +64,7 @@ class Reader:
         self._is_committing = settings.commit != "manual"
         self._is_full: dict[int, bool] = {}  # by partition: whether the last poll was
         self._ahead: tuple[int, FromOffset, Ahead] | None = None
+        self._is_ahead_useful = settings.group is None and settings.commit != "each"
         self._ahead_pause = 0  # for so many polls nothing is sent ahead
 
     @property
@@ -85,6 +86,7 @@ class Reader:
 
     def take_batch(self) -> Messages | None:
         """Return all polled messages; they count as processed with the next call."""
+        self._is_ahead_useful = False  # There is little to process for this client.
         self._buffer.finish()
         return None if self._is_commit_due() else self._buffer.take_all()
 
@@ -227,13 +229,12 @@ class Reader:
     def _send_ahead(self) -> Flow[None]:
         """Send the next poll, if it is likely to find messages.
 
-        A member of a group does not: what it has polled it may have to give back.
+        A member of a group does not: what it has polled it may have to give back. Where each
+        message is stored, the store would discard it.
         """
         turn = self._assignment.turn
-        if self._ahead is not None or self.settings.group is not None or not turn:
+        if not self._is_ahead_useful or self._ahead is not None or not turn:
             return
-        if self.settings.commit == "each":
-            return  # Each store would discard it.
         if self._ahead_pause:
             self._ahead_pause -= 1
             return
