@@ -104,6 +104,15 @@ def test_many_messages_of_a_producer(producer: headrace.Producer) -> None:
     check(lambda: producer.send_many(values), python_max=26, c_max=22)
 
 
+def test_a_poll_of_a_consumer(client: headrace.Client, topic: str) -> None:
+    batches = client.consumer(topic, start="earliest", count=2).batches()
+    next(batches)
+    check(lambda: next(batches), python_max=128, c_max=114)
+    consumer = client.consumer(topic, start="earliest", count=1)
+    next(consumer)
+    check(lambda: next(consumer), python_max=128, c_max=121)
+
+
 def test_a_message_of_a_consumer(client: headrace.Client, topic: str) -> None:
     with client.consumer(topic, start="earliest", count=200) as consumer:
         next(consumer)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.client.consume import reader as reader_module
 from headrace.client.consume.options import ConsumerOptions, read_consumer_options
 from headrace.client.consume.reader import AHEAD_POLLS_PAUSE, Reader
 from headrace.client.errors import DataLost, NotOwned, OffsetsReset, Unreadable
@@ -466,6 +467,13 @@ def test_wrong_options_are_refused(options: ConsumerOptions, told: str) -> None:
         read_consumer_options(options)
 
 
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Polls of a few messages are sent ahead, too."""
+    monkeypatch.setattr(reader_module, "AHEAD_COUNT_MIN", 3)
+
+
+@pytest.mark.usefixtures("few")
 def test_after_a_full_poll_the_next_one_is_sent_ahead() -> None:
     broker = filled(7)
     reader = make_reader(broker, count=3)
@@ -477,6 +485,7 @@ def test_after_a_full_poll_the_next_one_is_sent_ahead() -> None:
     assert broker.count("poll messages") == 4
 
 
+@pytest.mark.usefixtures("few")
 def test_messages_that_come_after_a_poll_was_sent_ahead_are_found() -> None:
     broker = filled(3)
     reader = make_reader(broker, count=3)
@@ -487,18 +496,26 @@ def test_messages_that_come_after_a_poll_was_sent_ahead_are_found() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"group": "all"}, {"name": "me", "commit": "each"}, {"partition": 0, "start": 5}]
+    "options",
+    [
+        {"group": "all"},
+        {"name": "me", "commit": "each"},
+        {"partition": 0, "start": 5},
+        {"count": 2},
+    ],
 )
+@pytest.mark.usefixtures("few")
 def test_polls_that_are_not_sent_ahead(options: ConsumerOptions) -> None:
-    """Of a group, whose partitions may go; where each message is stored; where few are left."""
+    """Of a group; where each message is stored; where few are left, or asked for."""
     broker = filled(7)
     broker.deals_on_join = (0,)
-    options["count"] = 3
+    options.setdefault("count", 3)
     reader = make_reader(broker, **options)
     assert next_message(broker, reader) is not None
     assert broker.ahead == []
 
 
+@pytest.mark.usefixtures("few")
 def test_batches_are_not_sent_ahead() -> None:
     broker = filled(7)
     reader = make_reader(broker, count=3)
@@ -507,6 +524,7 @@ def test_batches_are_not_sent_ahead() -> None:
     assert broker.ahead == []
 
 
+@pytest.mark.usefixtures("few")
 def test_nothing_is_sent_ahead_for_a_while_when_it_was_discarded() -> None:
     broker = filled(3 * (AHEAD_POLLS_PAUSE + 5))
     reader = make_reader(broker, count=3)
@@ -519,6 +537,7 @@ def test_nothing_is_sent_ahead_for_a_while_when_it_was_discarded() -> None:
     assert len(broker.ahead) > 1
 
 
+@pytest.mark.usefixtures("few")
 def test_a_position_that_changes_is_polled_anew() -> None:
     broker = filled(9)
     reader = make_reader(broker, count=3)

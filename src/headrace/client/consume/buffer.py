@@ -13,13 +13,12 @@ from how far that iterator is, and is written down when somebody needs it.
 Invariants: a message counts as processed when the next one is requested, never before.
 """
 
+from collections.abc import Iterator
 from operator import length_hint
-from typing import TYPE_CHECKING
 
 from headrace.client.messages import Message, Messages
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+_NOTHING: Iterator[Message] = iter(())
 
 
 class PollBuffer:
@@ -30,13 +29,14 @@ class PollBuffer:
         self._done = done
         self._polled: Messages | None = None  # not split into messages yet
         self._made: list[Message] = []
-        self.left: Iterator[Message] = iter(self._made)
+        self.left: Iterator[Message] = _NOTHING
         self._counted = 0  # how many of `made` were counted as processed
 
     @property
     def is_empty(self) -> bool:
         """Whether all messages were handed out."""
-        return self._polled is None and not length_hint(self.left)
+        is_taken = self.left is _NOTHING or not length_hint(self.left)
+        return self._polled is None and is_taken
 
     def fill(self, polled: Messages) -> None:
         """Store the messages of a poll, at least one; the buffer must be empty."""
@@ -47,7 +47,7 @@ class PollBuffer:
         if self._polled is not None and partition in (None, self._polled.partition):
             self._polled = None
         if self._made and partition in (None, self._made[0].partition):
-            self._made, self.left = self._made[: self._taken], iter(())
+            self._made, self.left = self._made[: self._taken], _NOTHING
 
     def find_next(self, partition: int) -> int | None:
         """Return the offset of the next message if it belongs to that partition, else None."""
@@ -60,25 +60,26 @@ class PollBuffer:
         """Return the next message, None if there is none; the last one counts as processed."""
         for message in self.left:
             return message
-        self.finish()
+        self._count(len(self._made))
         if self._polled is None:
             return None
-        self._replace(list(self._polled))  # All at once is much cheaper than one by one.
+        made = list(self._polled)  # All at once is much cheaper than one by one.
+        self._polled, self._counted = None, 0
+        self._made, self.left = made, iter(made)
         return next(self.left)
 
     def take_all(self) -> Messages | None:
-        """Return all messages at once, None if there are none; the last ones count as processed.
+        """Return all messages at once, None if there are none; `finish` comes before.
 
         Raises:
             ValueError: Some of them were already handed out.
         """
-        if length_hint(self.left):
+        if self.left is not _NOTHING and length_hint(self.left):
             raise ValueError("take messages one by one or in batches, not both from one poll")
-        self.finish()
         polled = self._polled
         if polled is not None:
-            self._replace([polled[len(polled) - 1]])
-            next(self.left)
+            self._polled, self._counted = None, 0
+            self._made, self.left = [polled[-1]], _NOTHING
         return polled
 
     def count(self) -> None:
@@ -87,7 +88,8 @@ class PollBuffer:
 
     def finish(self) -> None:
         """Count the message or batch that was handed out last as processed, too."""
-        self._count(self._taken)
+        if self._counted < len(self._made):
+            self._count(self._taken)
 
     @property
     def _taken(self) -> int:
@@ -98,7 +100,3 @@ class PollBuffer:
             last = self._made[processed - 1]
             self._done[last.partition] = last.offset
             self._counted = processed
-
-    def _replace(self, made: list[Message]) -> None:
-        self._polled, self._counted = None, 0
-        self._made, self.left = made, iter(made)

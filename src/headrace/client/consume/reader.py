@@ -27,12 +27,13 @@ from headrace.client.consume.options import ConsumerSettings
 from headrace.client.consume.positions import Positions
 from headrace.client.errors import NotOwned, RefusedByServer, Unreadable
 from headrace.client.messages import Message, Messages
-from headrace.client.session.call import Ahead, Call, Flow, ask, pause
+from headrace.client.session.call import Ahead, Call, Flow, pause
 from headrace.wire.commands.messages import RESYNC_PARTITION
 from headrace.wire.errors import Code
 from headrace.wire.identifiers import FromOffset, Strategy
 
 IDLE_SECONDS_MIN = 0.001
+AHEAD_COUNT_MIN = 100  # messages of a poll: fewer are processed while a request is written
 AHEAD_POLLS_PAUSE = 64  # after one that was discarded: other calls use the connection too
 
 
@@ -64,7 +65,11 @@ class Reader:
         self._is_committing = settings.commit != "manual"
         self._is_full: dict[int, bool] = {}  # by partition: whether the last poll was
         self._ahead: tuple[int, FromOffset, Ahead] | None = None
-        self._is_ahead_useful = settings.group is None and settings.commit != "each"
+        self._is_ahead_useful = (
+            settings.group is None
+            and settings.commit != "each"
+            and settings.count >= AHEAD_COUNT_MIN
+        )
         self._ahead_pause = 0  # for so many polls nothing is sent ahead
 
     @property
@@ -88,7 +93,9 @@ class Reader:
         """Return all polled messages; they count as processed with the next call."""
         self._is_ahead_useful = False  # There is little to process for this client.
         self._buffer.finish()
-        return None if self._is_commit_due() else self._buffer.take_all()
+        if self._is_committing and self._is_commit_due():
+            return None
+        return self._buffer.take_all()
 
     @property
     def quick(self) -> PollBuffer | None:
@@ -114,11 +121,10 @@ class Reader:
 
     def work(self) -> Flow[bool]:
         """Do what `take` waits for; return False if no message came in time."""
-        self._buffer.count()
         if not self._assignment.has_begun:
             yield from self._assignment.begin()
             self._note_commit()
-        if self._is_commit_due():
+        if self._is_committing and self._is_commit_due():
             yield from self.store()
         deadline = None
         if self.settings.wait_seconds is not None:
@@ -136,7 +142,8 @@ class Reader:
             idle = min(2 * idle, self.settings.idle_seconds_max)
             if self._is_commit_due():
                 yield from self.store()
-        yield from self._send_ahead()
+        if self._is_ahead_useful:
+            yield from self._send_ahead()
         return True
 
     def store(self, message: Message | None = None) -> Flow[None]:
@@ -185,28 +192,9 @@ class Reader:
     def _poll_one(self, partition: int) -> Flow[bool]:
         position = self._positions.upcoming[partition]
         strategy = FromOffset(position) if isinstance(position, int) else position
-        call = self._take_ahead(partition, strategy)
-        if call is not None:
-            is_found = yield from self._poll_by(call, partition, strategy)
-            if is_found or self._assignment.must_renew:
-                return is_found
-            # The partition had no more when that was sent; it may have by now.
-        return (yield from self._poll_by(self._make_poll(partition, strategy), partition, strategy))
-
-    def _make_poll(self, partition: int, strategy: Strategy) -> Call[Messages]:
-        return poll_from(
-            self._topic,
-            partition,
-            strategy,
-            who=self.settings.who,
-            count=self.settings.count,
-            offset_min=strategy.offset if isinstance(strategy, FromOffset) else 0,
-        )
-
-    def _poll_by(self, call: Call[Messages], partition: int, strategy: Strategy) -> Flow[bool]:
-        position = self._positions.upcoming[partition]
+        early = None if self._ahead is None else self._take_ahead(partition, strategy)
         try:
-            polled = yield from ask(call)
+            polled: Messages = yield early or self._make_poll(partition, strategy)
         except NotOwned:
             self._assignment.must_renew = True
             return False
@@ -218,11 +206,24 @@ class Reader:
             self._assignment.must_renew = True
             return False
         if not len(polled):
+            if early is not None:  # Nothing was there when it was sent; now there may be.
+                return (yield from self._poll_one(partition))
             self._positions.meet_end(partition, position, polled.current_offset)
             return False
-        self._is_full[partition] = len(polled) >= self.settings.count
+        if self._is_ahead_useful:
+            self._is_full[partition] = len(polled) >= self.settings.count
         self._buffer.fill(self._positions.pass_over(partition, position, polled))
         return True
+
+    def _make_poll(self, partition: int, strategy: Strategy) -> Call[Messages]:
+        return poll_from(
+            self._topic,
+            partition,
+            strategy,
+            who=self.settings.who,
+            count=self.settings.count,
+            offset_min=strategy.offset if isinstance(strategy, FromOffset) else 0,
+        )
 
     # Polling ahead: the server reads while the user processes.
 
@@ -233,7 +234,7 @@ class Reader:
         message is stored, the store would discard it.
         """
         turn = self._assignment.turn
-        if not self._is_ahead_useful or self._ahead is not None or not turn:
+        if self._ahead is not None or not turn:
             return
         if self._ahead_pause:
             self._ahead_pause -= 1
