@@ -274,7 +274,7 @@ def _ends(parts: list[bytes]) -> array[int]:
 def _lengths(values: list[bytes], headers: bytes, index: int) -> list[int]:
     """Return the lengths of the messages before the first bad one; the first must be good."""
     _check_strings(values[0], headers, index)
-    if set(map(type, values)) == {bytes}:
+    if list(dict.fromkeys(map(type, values))) == [bytes]:
         lengths = list(map(len, values))
         if min(lengths) > 0 and max(lengths) <= PAYLOAD_BYTES_MAX:
             return lengths
