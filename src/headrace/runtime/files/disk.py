@@ -179,16 +179,15 @@ class FileDisk:
             self._written = effect.sequence
             self._dirty[fd] = None
             is_first = effect.sync and not self._is_sync_wanted
-            if is_first and effect.is_lone and self._may_sync_now():
+            is_own = is_first and effect.is_lone and self._may_sync_now()
+            if is_own:
                 self._dirty = {}
-                is_first = False
             else:
                 self._is_sync_wanted |= effect.sync
-                fd = -1
+        if is_own:
+            return self._sync_now(fd, effect.sequence)
         if is_first:
             self._syncs.put(_SYNC)
-        if fd >= 0:
-            return self._sync_now(fd, effect.sequence)
         return Written(effect.sequence) if effect.is_awaited else None
 
     def _may_sync_now(self) -> bool:
