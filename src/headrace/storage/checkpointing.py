@@ -298,7 +298,13 @@ class Checkpointer:
             assert effect.name not in kept, "the durable checkpoint is not overwritten"
             if self._current is not None and effect.token == self._current.token:
                 kept.append(effect.name)
-        removed = [effect.name for effect in self._outbox.waiting(RemoveFile)]
+        # In their order: what a crash left under a number goes before that number is used again.
+        removed: dict[str, None] = {}
+        for each in self._outbox.effects:
+            if isinstance(each, RemoveFile):
+                removed[each.name] = None
+            elif isinstance(each, ReplaceFile):
+                removed.pop(each.name, None)
         assert not any(name in removed for name in kept), "a checkpoint that is needed stays"
 
     def _check_blocks(self) -> None:
