@@ -7,12 +7,14 @@ import pytest
 
 from headrace.groups.roster import Member, Roster
 from headrace.metadata import resolve
-from headrace.metadata.settings import read_settings
+from headrace.metadata.settings import SEGMENT_SIZE, read_settings
 from headrace.metadata.snapshot import Progress, read_snapshot, write_snapshot
 from headrace.metadata.state import Partition, Token
 from headrace.wire.errors import CorruptError
+from headrace.wire.fields import FieldKind, make_field
 from headrace.wire.numbers import UserStatus
 from headrace.wire.options import make_options
+from headrace.wire.topic_options import SERVER_DEFAULT
 from tests.metadata.stage import Stage
 
 PROGRESS = Progress(op=9, chain=7)
@@ -135,6 +137,14 @@ def option_not_canonical(stage: Stage) -> None:
     stage.topic().explicit = make_options({"message_expiry": "7 days"})
 
 
+def segments_of_no_size(stage: Stage) -> None:
+    topic = stage.topic()
+    others = tuple(option for option in topic.derived if option.key != SEGMENT_SIZE)
+    assert len(others) == len(topic.derived) - 1
+    unnamed = make_options({SEGMENT_SIZE: make_field(SERVER_DEFAULT, FieldKind.UINT64)})
+    topic.derived = (*others, *unnamed)
+
+
 def option_twice(stage: Stage) -> None:
     topic = stage.topic()
     topic.explicit = topic.derived[:1]
@@ -166,6 +176,7 @@ def option_twice(stage: Stage) -> None:
         option_missing,
         option_not_canonical,
         option_twice,
+        segments_of_no_size,
     ],
     ids=lambda forge: forge.__name__,
 )

@@ -1,0 +1,81 @@
+"""What replicas rarely hear: acknowledgements, states and votes that do not fit their own log."""
+
+import msgspec
+
+from headrace.ports.machine import Artifact
+from headrace.vsr.events import FrameReceived
+from headrace.vsr.transfer_session import COMMIT_HEADER
+from headrace.wire.replica.decode import decode_replica
+from headrace.wire.replica.prepares import PREPARE, PrepareOkHeader
+from headrace.wire.replica.seals import seal
+from tests.vsr.commands import Commands
+from tests.vsr.test_false_states import finish, offer, pulling
+
+
+def commands(*lines: str) -> Commands:
+    made = Commands()
+    for line in lines:
+        made.run(line)
+    return made
+
+
+def test_an_acknowledgement_of_another_op_of_the_same_number_does_not_count() -> None:
+    made = commands(
+        "cluster 3", "register 0 a", "deliver", "request 0 a 1 apple", "deliver prepare"
+    )
+    cluster = made.cluster
+    primary = cluster.nodes[0]
+    for position in made.matching("prepare-ok"):
+        sender, sent = cluster.flying[position]
+        kind, header = decode_replica(sent.frame)
+        assert isinstance(header, PrepareOkHeader)
+        strange = msgspec.structs.replace(header, prepare_checksum=header.prepare_checksum ^ 1)
+        primary.step(FrameReceived(sender, kind, strange, sent.frame))
+    assert (primary.replica.op, primary.replica.commit_min) == (2, 1)
+    cluster.deliver_all()
+    assert primary.replica.commit_min == 2
+
+
+def test_a_state_that_late_prepares_have_overtaken_is_not_installed() -> None:
+    made = commands(
+        *["cluster 3", "register 0 a", "deliver", "request 0 a 1 apple", "deliver", "beat"],
+        *["request 0 a 2 pear", "delay prepare 0->2", "deliver"],
+        *["request 0 a 3 plum", "delay prepare 0->2", "deliver"],
+        *["checkpoint 0", "checkpoint 1", "beat", "deliver request-prepares"],
+        *["deliver range-evicted", "deliver request-state-transfer"],
+        *["deliver state-transfer-target"],
+    )
+    node = made.cluster.nodes[2]
+    assert made.matching("request-state-chunk", "2->0")
+    assert node.replica.commit_min == 2
+    made.run("late")
+    for _ in range(2):
+        made.cluster.deliver(made.matching("prepare")[0])
+    made.cluster.beat()
+    assert node.replica.commit_min == 4
+    made.run("deliver")
+    assert node.probes.counts["transfer.refused"] == 1
+    assert node.replica.commit_min == 4
+    made.run("request 0 a 4 fig")
+    made.run("deliver")
+    made.run("beat")
+    assert node.replica.commit_min == 5
+
+
+def test_a_state_of_another_history_is_not_installed() -> None:
+    cluster, header, true = pulling()
+    node = cluster.nodes[2]
+    made = Commands()
+    made.cluster = cluster
+    made.sessions = {1: 1}
+    made.run("request 0 a 4 fig")
+    made.run("deliver prepare 0->2")
+    cluster.flying.clear()
+    assert node.replica.op == 5
+    head = PREPARE.decode(true[0].data)
+    strange = seal(PREPARE.encode(msgspec.structs.replace(head, timestamp=head.timestamp + 1)))
+    offer(node, header, [Artifact(COMMIT_HEADER, 4, strange), *true[1:]])
+    assert node.probes.counts["contradiction.state"] == 1
+    assert node.replica.commit_min < 4
+    offer(node, header, true)
+    finish(cluster)
