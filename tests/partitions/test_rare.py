@@ -17,6 +17,7 @@ from tests.partitions.stage import (
     rows,
 )
 from tests.partitions.test_polls import file_of, flip, restarted
+from tests.partitions.transfers import offered
 
 BATCH_BYTES = len(producer_batch())
 
@@ -185,3 +186,20 @@ def test_a_partition_whose_file_is_gone_lacks_nothing_that_a_flush_could_give() 
     assert stage.machine.fence is not None
     assert not stage.machine.is_lacking
     assert stage.machine.flush() is None
+
+
+def test_a_state_that_comes_to_a_fenced_partition_stays_in_the_journal() -> None:
+    source, fenced = Stage(), Stage()
+    for stage in (source, fenced):
+        stage.send()
+    fenced.files.failing = "input/output error"
+    fenced.machine.store()
+    fenced.settle()
+    assert fenced.machine.fence == "input/output error"
+    for _ in range(10):
+        source.send()
+    fenced.machine.install(tuple(offered(source, fenced)))
+    fenced.check()
+    assert fenced.machine.next_offset == source.machine.next_offset
+    assert fenced.machine.is_lacking
+    assert fenced.machine.waiting_bytes == 0

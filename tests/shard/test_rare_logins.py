@@ -4,6 +4,7 @@ from functools import partial
 
 import pytest
 
+from headrace.ports.host import StopWanted
 from headrace.shard import metadata_group
 from headrace.vsr.sessions import ClientTable
 from headrace.wire.commands import session, streams, tokens, users
@@ -51,6 +52,42 @@ def test_a_body_that_is_neither_names_no_secret_in_the_audit_log() -> None:
     assert told(answer) == EvictionReason.INVALID_CREDENTIALS
     assert "no such token" not in repr(node.audited[-1])
     assert node.audited[-1].outcome == "wrong credentials"
+
+
+# One login at a time, of a protocol that is known.
+
+
+def test_a_connection_logs_in_once_at_a_time() -> None:
+    node = Whole()
+    client = Client(node, 700)
+    node.is_verifying = False
+    client.post(login_frame(client, *ROOT))
+    assert told(client.send_frame(login_frame(client, *ROOT))) == Code.TRANSIENT_NOT_COMMITTED
+    assert len(node.unverified) == 1
+    node.step(node.unverified.pop())
+    end_login(client)
+
+
+def test_a_client_of_another_protocol_is_told_so() -> None:
+    client = Client(Whole(), 700)
+    version = session.ClientVersion(9 << 24, "tests", "0.1.0")
+    login = session.Register(version, password=session.PasswordLogin(*ROOT))
+    answer = client.send_frame(client.make_frame(session.LOGIN_PASSWORD, login))
+    assert told(answer) == EvictionReason.INCOMPATIBLE_PROTOCOL
+
+
+def test_a_node_that_has_stopped_orders_nothing_for_clients_that_leave() -> None:
+    node = Whole()
+    client = node.client(client=7)
+    node.step(StopWanted())
+    assert node.shard.is_stopped
+    head = node.shard.metadata.replica.op
+    client.close()
+    node.tick(200)
+    assert node.shard.metadata.replica.op == head
+    node.end()
+    node.start()
+    assert not node.shard.metadata.sessions.is_connected(7)
 
 
 # A change of a password.

@@ -54,6 +54,37 @@ def test_damage_of_an_op_that_was_removed_while_it_was_read_is_no_finding() -> N
     assert store.take_findings() == []
 
 
+def test_an_op_that_its_group_does_not_have_any_more_does_not_travel() -> None:
+    made = small()
+    store, disk = started(made)
+    write(store, disk, 2, 1)
+    ops = 0
+    while not store.wants_checkpoint():
+        ops += 1
+        write(store, disk, 1, ops, body=bytes(500))
+    asked = []
+
+    def live(group: int, op: int) -> None:
+        asked.append((group, op))
+
+    store.begin_checkpoint([group_at(1, ops, bytes(500))], live)
+    disk.settle(store)
+    assert asked == [(2, 1)]
+    (group,) = opened(made, disk.files()).groups
+    assert group.state.group == 1
+
+
+def test_what_is_staged_is_as_large_as_its_entries() -> None:
+    store, disk = started(config())
+    store.stage_prepare(*prepare(1, 1))
+    store.stage_truncate(1, 2)
+    store.check()
+    store.flush(sync=True)
+    disk.settle(store)
+    (group,) = opened(config(), disk.files()).groups
+    assert [entry.header.op for entry in group.entries] == [1]
+
+
 # Records of the journal.
 
 

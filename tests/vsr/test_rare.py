@@ -2,12 +2,15 @@
 
 import msgspec
 
+from headrace.base.limits import HEADER_BYTES
 from headrace.ports.machine import Artifact
 from headrace.vsr.events import FrameReceived
 from headrace.vsr.transfer_session import COMMIT_HEADER
+from headrace.wire.numbers import FrameKind
 from headrace.wire.replica.decode import decode_replica
 from headrace.wire.replica.prepares import PREPARE, PrepareOkHeader
 from headrace.wire.replica.seals import seal
+from headrace.wire.replica.views import StartViewHeader
 from tests.vsr.commands import Commands
 from tests.vsr.test_false_states import finish, offer, pulling
 
@@ -79,3 +82,42 @@ def test_a_state_of_another_history_is_not_installed() -> None:
     assert node.replica.commit_min < 4
     offer(node, header, true)
     finish(cluster)
+
+
+def test_a_log_that_ends_before_what_is_applied_begins_no_view() -> None:
+    made = commands(
+        "cluster 3", "register 0 a", "deliver", "request 0 a 1 apple", "deliver", "beat"
+    )
+    node = made.cluster.nodes[2]
+    assert node.replica.commit_min == 2
+    first, _ = node.entries[1]
+    header = StartViewHeader(cluster=1, view=1, replica=1, op=1, commit=1)
+    node.step(FrameReceived(1, FrameKind.START_VIEW, header, bytes(HEADER_BYTES) + first))
+    assert node.replica.commit_min == node.replica.op == 2
+    assert node.replica.view == 0
+
+
+def test_an_op_that_the_next_one_does_not_name_is_not_voted_for() -> None:
+    """A crash came before what a new log has in its place was written."""
+    made = commands(
+        *["cluster 3", "register 0 a", "register 0 b", "deliver"],
+        *["request 0 a 1 apple", "deliver prepare", "request 0 b 1 pear", "deliver prepare"],
+        *["drop", "crash 2"],
+    )
+    cluster = made.cluster
+    data, body = cluster.nodes[2].entries[3]
+    head = PREPARE.decode(data)
+    strange = seal(PREPARE.encode(msgspec.structs.replace(head, timestamp=head.timestamp + 1)))
+    assert PREPARE.decode(cluster.nodes[2].entries[4][0]).parent == head.checksum
+    cluster.nodes[2].entries[3] = (strange, body)
+    for line in (
+        "restart 2",
+        "crash 0",
+        "fire 2 probe 5",
+        "silent 1",
+        "deliver",
+        "beat",
+        "deliver",
+    ):
+        made.run(line)
+    assert made.do_values() == ["1 apple pear", "2 apple pear"]
