@@ -19,6 +19,12 @@ from headrace.wire.evictions import EvictionReason
 from headrace.wire.identifiers import Consumer, First, ToPartition
 from headrace.wire.numbers import ConsumerKind
 from headrace.wire.replica.forwards import FORWARD_REGISTER, ForwardRegisterHeader
+from headrace.wire.replica.heartbeats import (
+    NODE_HEARTBEAT,
+    GroupBeat,
+    NodeHeartbeatHeader,
+    encode_beats,
+)
 from tests.shard.peer_shots import seal_frame
 from tests.shard.test_clearing import PAYLOAD
 from tests.shard.test_node import ME, poll, with_topic
@@ -107,7 +113,7 @@ def test_a_primary_that_is_deposed_forgets_the_offsets_that_it_did_not_store() -
     client.post(client.make_frame(messages.POLL_MESSAGES, request))
     commits = leader.shard.front.polls.commits
     assert len(commits.pending) == 1
-    for node in trio.nodes[1:]:
+    for node in trio.nodes:
         node.is_checking = False  # It takes long.
     while not any(each.is_serving for each in trio.groups(1)[1:] + trio.groups(2)[1:]):
         trio.tick(20)
@@ -250,6 +256,30 @@ def test_a_frame_of_a_kind_that_no_group_takes_is_counted_and_dropped() -> None:
     trio.fire(0, 1, seal_frame(FORWARD_REGISTER, header, b""))
     assert trio.count(0, "frame.unused") == 1
     assert trio.nodes[0].sent == []
+
+
+def beat_of(trio: Trio, journal: int, *beats: GroupBeat) -> bytes:
+    """Give a heartbeat of the second node."""
+    life = trio.nodes[1].shard.metadata.plane.shared.life
+    header = NodeHeartbeatHeader(cluster=1, replica=1, life=life, journal=journal)
+    return seal_frame(NODE_HEARTBEAT, header, encode_beats(beats))
+
+
+def test_a_heartbeat_of_a_store_that_is_not_here_is_counted_and_dropped() -> None:
+    trio = Trio()
+    trio.fire(0, 1, beat_of(trio, 7))
+    assert trio.count(0, "frame.foreign") == 1
+
+
+def test_a_node_cannot_speak_for_a_group_in_a_view_that_another_leads() -> None:
+    trio = Trio()
+    replica = trio.groups(0)[0]
+    assert replica.is_primary
+    beat = GroupBeat(replica.group, view=replica.view + 3, commit=99, is_declined=False)
+    before = (replica.view, replica.commit_min)
+    trio.fire(0, 1, beat_of(trio, 0, beat))
+    assert (replica.view, replica.commit_min) == before
+    assert trio.send(b"one") == 0
 
 
 # Files.

@@ -97,6 +97,21 @@ def test_a_log_that_ends_before_what_is_applied_begins_no_view() -> None:
     assert node.replica.view == 0
 
 
+def test_a_log_that_does_not_follow_what_is_applied_begins_no_view() -> None:
+    made = commands(
+        *["cluster 3", "register 0 a", "deliver", "request 0 a 1 apple", "deliver", "beat"]
+    )
+    node = made.cluster.nodes[2]
+    assert node.replica.commit_min == 2
+    last = PREPARE.decode(node.entries[2][0])
+    strange = seal(PREPARE.encode(msgspec.structs.replace(last, op=3, parent=last.parent)))
+    header = StartViewHeader(cluster=1, view=1, replica=1, op=3, commit=2)
+    node.step(FrameReceived(1, FrameKind.START_VIEW, header, bytes(HEADER_BYTES) + strange))
+    assert node.probes.counts["contradiction.announcement"] == 1
+    assert node.replica.op == 2
+    assert node.replica.view == 0
+
+
 def test_an_op_that_the_next_one_does_not_name_is_not_voted_for() -> None:
     """A crash came before what a new log has in its place was written."""
     made = commands(
