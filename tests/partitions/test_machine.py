@@ -135,6 +135,8 @@ def test_a_new_primary_foresees_what_it_adopted() -> None:
     assert machine.prepared_offset == 4
     machine.foresee([(send, b"")])  # Its body is damaged here, and so it is not applied here.
     assert machine.prepared_offset == 4
+    machine.foresee([(send, bodies[0]), (send, bodies[0])])  # The second follows nothing.
+    assert machine.prepared_offset == 6
 
 
 def test_an_empty_partition() -> None:

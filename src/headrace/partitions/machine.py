@@ -375,7 +375,9 @@ class PartitionMachine:
             elif header.operation == Operation.SEND_MESSAGES and body:
                 batch = decode_batch_header(body)
                 end_offset = batch.base_offset + batch.messages_count
-                prepared.append(end_offset, max(batch.base_timestamp, prepared.newest_stamp))
+                # One that does not follow comes from a peer, and `apply` will refuse it.
+                if end_offset > prepared.next_offset:
+                    prepared.append(end_offset, max(batch.base_timestamp, prepared.newest_stamp))
         assert prepared.generation >= self._generation, "generations count up"
         assert prepared.newest_stamp >= self._log.newest_stamp, "stamps never fall"
 
