@@ -33,6 +33,7 @@ BODIES: dict[int, Codec[Any]] = {  # Each has a type of its own.
     Operation.LOST_RANGE: LOST_RANGE,
     Operation.FORGET_GROUP_OFFSETS: FORGET_GROUP_OFFSETS,
 }
+assert Operation.SEND_MESSAGES not in BODIES, "a batch is verified by itself"
 
 
 def is_op(partition: int, header: PrepareHeader, body: Buffer) -> bool:

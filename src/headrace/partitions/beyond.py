@@ -91,6 +91,8 @@ def judge_file(end: LogEnd, file: SegmentFile, read: Read) -> Fate:
         return Fate.QUARANTINE
     if file.history_epoch > end.history_epoch:
         return Fate.FAULT
+    assert file.history_epoch == end.history_epoch, "older files go, newer ones are a fault"
+    assert file.base_offset >= end.first_offset, "a file before the first offset goes"
     return judge_remains(end, batch)
 
 

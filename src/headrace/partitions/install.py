@@ -58,6 +58,7 @@ def check_pieces(
     ours = {
         (segment.file, own.position): (own.length, own.chain) for segment, own, _ in _places(held)
     }
+    assert len(ours) == sum(len(each.pieces) for each in held.segments), "a place has one piece"
     fetched: list[Fetched] = []
     stamp = 0
     for segment, own, end_offset in _places(log):
@@ -70,6 +71,7 @@ def check_pieces(
             raise CorruptError(f"the piece of offset {own.first_offset} is neither here nor ours")
     if given:
         raise CorruptError(f"{len(given)} pieces that the state does not name")
+    assert len(fetched) <= len(pieces), "what is written was given"
     assert sum(len(each.data) for each in fetched) <= log.size_bytes, "no piece is taken twice"
     return fetched
 

@@ -450,6 +450,8 @@ class PartitionMachine:
             segment.is_dropped = True
         self._adopt(snapshot)
         assert self._log.history_epoch >= before.history_epoch, "a history never comes back"
+        is_anew = self._log.history_epoch > before.history_epoch
+        assert is_anew or self._log.next_offset >= before.next_offset, "no offset is assigned twice"
         self._writer.drop(gone)
         for each in fetched:
             self._writer.put(
@@ -476,6 +478,7 @@ class PartitionMachine:
         ahead = self._offsets.restore(
             snapshot.marks, next_offset=self._log.next_offset, policy=self.options.offsets_ahead
         )
+        assert ahead <= len(snapshot.marks), "only an offset that came is ahead"
         for _ in range(ahead):
             self._probes.hit("partition.offset_ahead")
         if self.stored_group_ids():
@@ -498,6 +501,7 @@ class PartitionMachine:
                 state_hash=self._hash,
             )
             self._artifact = Artifact(ArtifactKind.CONSUMER_OFFSETS, self._log.next_offset, data)
+        assert self._artifact.frontier == self._log.next_offset, "what is kept is of this state"
         return self._artifact
 
     # Ops.
@@ -525,6 +529,8 @@ class PartitionMachine:
             end_offset = log.next_offset
             self._tail.append(TailBatch(batch.base_offset, end_offset, batch.base_timestamp, data))
             self._writer.put(segment, position, data, self._tail, end_offset)
+            assert self._writer.waiting_bytes >= batch.length, "the batch waits for its file"
+            assert self._tail.bytes_held <= tails.bytes_held, "the budget counts every tail"
             if tails.bytes_held > tails.bytes_max:
                 tails.shrink()
         else:
@@ -535,6 +541,7 @@ class PartitionMachine:
         return confirmation(self._namespace, batch.base_offset)
 
     def _seal(self, segment: Segment) -> None:
+        assert segment.end_offset <= self._log.next_offset, "a sealed segment ends in the log"
         self._writer.seal(segment)
         self._shared.indexes.touch(segment)
         self._shared.sealed[self] = None
@@ -591,6 +598,7 @@ class PartitionMachine:
             last = min(last, smallest)
         ends = [segment.end_offset - 1 for segment in self._log.sealed()]
         assert all(map(lt, ends, ends[1:])), "the oldest segments end first"
+        assert not ends or ends[-1] < self._log.next_offset, "a sealed segment ends in the log"
         self._drop(sum(end <= last for end in ends))
         self._mix(header.operation, xxh3_64(body))
         return b""
@@ -605,6 +613,7 @@ class PartitionMachine:
     def _drop(self, count: int) -> None:
         if count:
             first_offset = self._log.first_offset
+            assert count <= sum(1 for _ in self._log.sealed()), "the active segment stays"
             self._writer.drop(self._log.drop(count))
             assert first_offset < self._log.first_offset, "a dropped segment had messages"
             self._tail.drop_below(self._log.first_offset)
@@ -618,6 +627,8 @@ class PartitionMachine:
             self._offsets.clear()
             self._begin_tail()
             assert self._log.next_offset == self._log.messages_count == 0, "a history begins empty"
+            assert self._log.history_epoch <= generation, "a purge begins one history"
+            assert self._tail.bytes_held == 0, "memory has nothing of the new history yet"
         self._mix(header.operation, generation)
         return b""
 
@@ -626,6 +637,9 @@ class PartitionMachine:
         active = self._log.active
         if self._log.lose(decode_exactly(LOST_RANGE, body).end):
             self._probes.hit("partition.range_lost")
+            assert active is None or active.end_offset < self._log.next_offset, (
+                "a loss lies behind it"
+            )
             if active is not None:
                 self._seal(active)
         self._mix(header.operation, xxh3_64(body))
@@ -646,6 +660,7 @@ class PartitionMachine:
         self._offsets.check(log.next_offset)
         self._check_copies()
         self._check_opening()
+        self._check_sums()
         for segment in log.segments:
             if segment.is_sealed and segment.index is not None:
                 assert self._shared.indexes.holds(segment), "an index in memory is counted"
@@ -668,6 +683,19 @@ class PartitionMachine:
             awaited = self._writer.awaited_count() + self._reads.awaited_count() + is_asked
             assert len(self._shared.awaited(self)) == awaited, "every answer has who waits for it"
 
+    def _check_sums(self) -> None:
+        """Assert that what others are told of it agrees with its parts."""
+        log, writer = self._log, self._writer
+        assert log.history_epoch <= self._generation, (
+            "every history but the first began with a purge"
+        )
+        has_results = bool(writer.effects or self._reads.polled)
+        assert writer.is_busy == has_results, "who has something to take is looked at"
+        sealed = list(log.sealed())
+        assert self.segments_count == len(sealed) + 1, "one segment grows, or is to come"
+        oldest = self.oldest_sealed_stamp
+        assert oldest is None or oldest <= log.newest_stamp, "no segment is newer than the log"
+
     # Segments.
 
     def open(self, *, is_whole: bool = False, lost_until: int = 0) -> None:
@@ -688,6 +716,10 @@ class PartitionMachine:
     def _end(self, lost_until: int) -> LogEnd:
         log = self._log
         assert log.first_offset <= log.next_offset, "a log ends behind its beginning"
+        named = dict.fromkeys(each.file for each in log.segments)
+        assert not any(file in named for file in self._writer.dropped), (
+            "no file is kept and dropped"
+        )
         return LogEnd(
             history_epoch=log.history_epoch,
             first_offset=log.first_offset,
@@ -744,6 +776,7 @@ class PartitionMachine:
     def close(self) -> None:
         """Release what the partition holds of the shard's shared memory; it is removed."""
         self._tail.close()
+        assert self._tail.bytes_held == 0, "the budget has its memory back"
         for segment in self._log.segments:
             self._shared.indexes.forget(segment)
         self._shared.forget(self)

@@ -97,6 +97,11 @@ class ConsumerOffsets:
             assert 0 <= offset < next_offset or key in self._ahead, "a stored offset was consumed"
         smallest, lowest = self.smallest(), self.lowest(but=())
         assert smallest == lowest, "who is excepted from nothing waits for all"
+        marks = list(self.marks())
+        keys = [(mark.kind, mark.id) for mark in marks]
+        assert keys == sorted(self.by_consumer), "the state names every consumer, in a fixed order"
+        ahead = sum(mark.is_ahead for mark in marks)
+        assert ahead == len(self._ahead), "the state names whoever is ahead"
 
     def marks(self) -> Iterator[StoredMark]:
         """Return all offsets in a fixed order."""
@@ -122,4 +127,5 @@ class ConsumerOffsets:
             else:
                 self.by_consumer[key] = min(mark.offset, next_offset - 1)
         assert policy == AheadPolicy.FAIL or not self._ahead, "by this policy none stays ahead"
+        assert len(self._ahead) <= len(self.by_consumer), "only a stored offset can be ahead"
         return found

@@ -76,6 +76,7 @@ class Walker:
                 position = self.position + mark.position
                 self.marks.append(Mark(mark.offset, mark.timestamp, position, mark.chain))
         assert offset >= self.offset, "offsets of a walk rise"
+        assert size <= len(data), "only what was given is proven"
         self.offset, self._chain = offset, chain
         self.position += size
         return size
@@ -154,6 +155,7 @@ def survey(stretch: Stretch, part: FilePart, data: memoryview, partition_id: int
         at, offset = at + size, end
         if at < len(data):
             behind, end = _behind(data, at, offset, part.end_offset, partition_id)
+            assert at < behind <= len(data), "a survey goes forward, and ends with the data"
             found.append(Found(offset, end, None, at))
             links.append(_possible_links(data[at:behind]))
             at, offset = behind, end

@@ -127,6 +127,7 @@ class _Poll:
             return
         assert log.find_offset(self.segment.base_offset) is self.segment, "it reads the log"
         assert self.segment.base_offset <= self.at <= self.segment.end_offset, "it reads there"
+        assert self.gathering.wanted <= self.at, "it reads for what it wants, or searches before"
         assert self.gathering.wanted <= log.next_offset, "nothing beyond the log is wanted"
         assert self.timestamp is None or not self.gathering.messages_count, (
             "nothing is taken before the time is found"
@@ -198,6 +199,7 @@ class Reads:
         segment = self.log.find_timestamp(timestamp)
         if segment is None:
             return False
+        assert segment.newest_stamp >= timestamp, "the segment has a batch of that time"
         first = self.tail.first_offset
         if first is not None and (
             first <= segment.base_offset or self.tail.first_timestamp < timestamp
@@ -273,6 +275,7 @@ class Reads:
                 base_offset=batch.base_offset, end_offset=batch.end_offset, data=batch.data
             )
             index = gathering.take_tail(self.tail.batches, index + 1)
+            assert gathering.wanted <= self.log.next_offset, "memory holds nothing beyond the log"
         return True
 
     def _turn_to_tail(self, poll: _Poll, timestamp: int) -> bool:
@@ -391,6 +394,8 @@ class Reads:
         if poll.is_overtaken(self.log):
             self._go_on(poll)
             return
+        assert segment.base_offset <= stretch.start.offset, "a stretch lies in its segment"
+        assert stretch.end.offset <= segment.end_offset, "a stretch lies in its segment"
         data = memoryview(event.data or b"")
         poll.is_unread = event.data is None
         try:
@@ -441,6 +446,7 @@ class Reads:
             poll.gathering.take_run(each.run)
             if poll.gathering.is_full:
                 break
+        assert poll.at < found[-1].end, "a poll goes forward"
         poll.at = found[-1].end
         self._shared.replies.grow(poll.ticket, poll.bytes_max - poll.gathering.bytes_left)
 
@@ -467,6 +473,7 @@ class Reads:
         part = self._file_part(stretch)
         end = stretch.start.position + part.length
         used = walker.feed(data[: end - walker.position])
+        assert used <= len(data), "only what was read is proven"
         left = end - walker.position
         assert left >= 0, "a walk ends where memory begins"
         needed = min(READ_BYTES_MAX, left)
@@ -485,6 +492,7 @@ class Reads:
             self._ask(poll, segment, stretch.start.position, part.length)
 
     def _adopt(self, segment: Segment, walker: Walker) -> None:
+        assert walker.position <= segment.length, "a walk ends with its segment"
         assert not segment.is_dropped, "a poll that was overtaken is planned anew"
         if segment.index is None:
             segment.index = SegmentIndex(segment.pieces)

@@ -45,6 +45,7 @@ class IndexCache:
             unused = next(iter(self._segments))
             del self._segments[unused]
             unused.index = None
+        assert len(self._segments) <= self.indexes_max, "one leaves for each that is too many"
 
     def forget(self, segment: Segment) -> None:
         """Drop the index of a segment that is gone."""
@@ -161,6 +162,7 @@ class PartitionsShared:
         self.tails.check()
         self.indexes.check()
         self.replies.check()
+        assert list(self._owners) == sorted(self._owners), "tokens are given out in order"
         assert len(self._owners) == sum(map(len, self._tokens.values())), "a token has one owner"
         for token, owner in self._owners.items():
             assert token in self._tokens[owner], "an answer finds its way, and back"

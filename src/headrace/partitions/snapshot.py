@@ -160,6 +160,7 @@ def decode_snapshot(data: Data, options: PartitionOptions) -> Snapshot:
     if reader.remaining:
         raise CorruptError(f"partition state with {reader.remaining} bytes left over")
     _check_log(log)
+    assert log.messages_count <= log.next_offset - log.first_offset, "each has an offset"
     return Snapshot(log=log, purge_generation=generation, state_hash=state_hash, marks=marks)
 
 
@@ -192,6 +193,7 @@ def _read_segment(reader: Reader, log: PartitionLog, version: int) -> None:
     segment.is_sealed = bool(flags & _SEALED)
     if not segment.is_sealed:
         segment.index = SegmentIndex(segment.pieces)
+    assert segment.batch_bytes == sum(each.length for each in segment.pieces), "pieces fill it"
     log.messages_count += end - base
     log.size_bytes += segment.batch_bytes
 

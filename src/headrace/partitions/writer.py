@@ -193,6 +193,7 @@ class SegmentWriter:
     def seal(self, segment: Segment) -> None:
         """Have the index of a sealed segment written once its batches are."""
         assert segment.is_sealed, "what still grows has no index file"
+        assert segment.file not in self._dropped, "a segment is sealed before it is dropped"
         if self.fence is None:
             self._unindexed.append((self._sequence, segment))
 
@@ -207,6 +208,7 @@ class SegmentWriter:
             and self.fence is None
         ):
             assert segment.pieces[-1].end_position == segment.length, "an index is of all pieces"
+            assert segment.file not in self._dropped, "a file that goes needs no index"
             self.emit(WriteIndex(segment.file, index.encode(segment.file, segment.length)))
 
     def store(self) -> None:
@@ -305,6 +307,7 @@ class SegmentWriter:
         elif not self._waiting and not self._round and not self._dirty and self.fence is None:
             return None
         token = self.new_token()
+        assert token not in self._flushes, "a token is given out once"
         self._flushes[token] = self._sequence
         self._advance()
         return token
@@ -379,6 +382,7 @@ class SegmentWriter:
         What it names must be written and synced, even if it is dropped before that is done.
         """
         assert self._captured_last <= self._sequence, "a later checkpoint depends on more"
+        assert self._captured_in <= self._shared.checkpoints_done, "durable checkpoints are counted"
         self._dropped_captured = tuple(self._dropped)
         self._captured_last = self._sequence
         self._captured_in = self._shared.checkpoints_done
@@ -518,6 +522,7 @@ class SegmentWriter:
             self.emit(RemoveSegments(tuple(files)))
         if not self._dropped:
             self._shared.dropping.pop(self._owner, None)
+        assert not self._dropped or self._owner in self._shared.dropping, "the rest goes later"
 
 
 def header_block(file: SegmentFile) -> bytes:
