@@ -62,6 +62,7 @@ class BelievedTime:
         self.is_known = True
         self._is_committed |= is_committed
         self._newest = max(self._newest, self.now)
+        assert self.now >= stamp, "the time of a stamp has come"
 
     def tick(self, tick: int, clock: int) -> None:
         """Let time pass, and look at the clock."""
@@ -106,3 +107,4 @@ class BelievedTime:
         assert self.is_known or not self._is_committed, "a committed stamp is a stamp"
         assert self.is_known or self.now == self.clock, "a first start has but its clock"
         assert self.for_removal <= self.now, "nothing is older than it is believed to be"
+        assert self.now <= self._newest, "the newest time that was believed is known"

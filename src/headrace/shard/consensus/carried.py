@@ -34,6 +34,7 @@ class CarriedOps:
 
     def want(self, group: int, *, above: int, until: int) -> None:
         """Have the ops of a group read, those above one up to another."""
+        assert above <= until, "a group does not go back"
         self._wanted.extend((group, op, 1) for op in range(above + 1, until + 1))
 
     def read_on(self) -> None:
@@ -52,6 +53,7 @@ class CarriedOps:
         if asked is None:
             return False
         group, op, attempt = asked
+        assert (group, op) not in self._found, "an op is read once"
         if header:
             self._found[group, op] = (header, body)
         elif attempt < _TRIES_MAX:

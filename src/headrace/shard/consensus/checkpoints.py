@@ -124,6 +124,7 @@ class Checkpoints:
 
     def want(self, group: int) -> None:
         """Have a group's state made durable."""
+        assert group in self._groups, "only a group that is here wants to be durable"
         self._wanted[group] = None
         self.is_awake = True
 
@@ -141,6 +142,7 @@ class Checkpoints:
     def wake(self, group: int, past: RecoveredGroup) -> None:
         """Note that a group is dormant no longer."""
         if self._phase != Phase.IDLE:
+            assert group not in self._asleep, "a group wakes once"
             self._asleep[group] = past
 
     def forget(self, group: int) -> None:
@@ -201,6 +203,7 @@ class Checkpoints:
     def _capture(self, group: int) -> None:
         """Capture a group as it was when the running checkpoint began: it did not change since."""
         assert self._phase == Phase.CAPTURING
+        assert group not in self._captured, "a group is captured once"
         del self._pending[group]
         replica, past = self._groups.get(group), self._dormant.get(group)
         if replica is not None:
@@ -253,6 +256,7 @@ class Checkpoints:
         assert self._phase == Phase.READING
         if not self._carried.is_complete:
             return
+        assert not self._pending, "all groups are captured before it is written"
         self._phase = Phase.WRITING
         self.is_writing = True
         # A state that came from others is in no journal: who waits for it to be durable waits on.
@@ -280,6 +284,7 @@ class Checkpoints:
         assert self.is_writing
         if self._store.is_checkpointing:
             return None
+        assert not self._unflushed, "what is durable was flushed"
         self._phase = Phase.IDLE
         self.is_writing = False
         self.is_awake = True
@@ -302,6 +307,7 @@ class Checkpoints:
     def check(self) -> None:
         """Assert that each phase has what belongs to it, and that no change is forgotten."""
         is_running = self._phase != Phase.IDLE
+        assert self.is_writing == (self._phase is Phase.WRITING), "the flag is that of the phase"
         if not is_running:
             running = (self._captured, self._served, self._asleep, self._retained)
             assert not any(running), "what the last one held is let go of"
@@ -313,6 +319,9 @@ class Checkpoints:
         if self._phase == Phase.WRITING:
             assert self._store.is_checkpointing, "one that is durable has ended"
         assert self._covered <= self._store.issued, "it covers what was issued when it began"
+        assert len(self._retained) <= len(self._captured), "who keeps ops was captured"
+        is_early = is_running and not self.is_writing
+        assert not (is_early and self._store.is_checkpointing), "the store writes one that is read"
         assert self._is_stopping or not self._is_last, "the last one was asked for"
         assert self._is_last or not self.is_over, "only the last one is the end"
         self._carried.check()
@@ -321,6 +330,8 @@ class Checkpoints:
     def _check_groups(self) -> None:
         known = {**self._dormant, **self._groups}
         assert self._wanted.keys() <= self._groups.keys(), "only a group wants to be durable"
+        assert self._served.keys() <= self._groups.keys(), "what is gone waits for nothing"
+        assert self._asleep.keys() <= self._groups.keys(), "who woke is here"
         assert self._durable.keys() <= known.keys(), "what is gone is forgotten"
         for group in self._pending:
             assert group not in self._captured, "a group is captured once"

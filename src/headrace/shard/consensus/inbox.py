@@ -40,6 +40,7 @@ class Inbox:
             frame = encode_reply(header, b"", status=Code.TRANSIENT_NOT_ACCEPTED)
             self._refuse(SendReply(header.client, frame, ticket=header.ticket))
             return
+        assert self._groups[replica.group] is replica, "a request is for a group that is here"
         self.queue.append((replica, RequestReceived(header, body)))
 
     def propose(self, group: int, event: OwnOp) -> None:

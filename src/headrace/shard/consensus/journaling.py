@@ -106,6 +106,7 @@ class Journaling:
     def _is_above_ceiling(self, group: int, given: int) -> bool:
         """Raise the ceiling in time; whether an op must wait until it is durable (FM-7)."""
         ceiling = self._ceilings.raise_over(group, given)
+        assert ceiling is None or ceiling > given, "a ceiling is above what is given out"
         if ceiling is not None:
             self._store.stage_ceiling(group, ceiling)
             self._wants_sync = True
@@ -118,6 +119,7 @@ class Journaling:
 
     def persist_view(self, replica: Replica, effect: PersistView) -> None:
         """Stage a view; the group is told when no restart can take it back."""
+        assert effect.state.group == replica.group, "a view is that of its group"
         self._store.stage_view(effect.state)
         self.has_staged = self._wants_sync = True
         event = ViewDurable(effect.state.view, effect.state.log_view)
@@ -127,6 +129,7 @@ class Journaling:
 
     def end_group(self, group: int) -> None:
         """Stage that a group is gone."""
+        assert group not in self._configs, "a group that is here does not end"
         self._store.stage_gone(group)
         self.has_staged = True
 
@@ -144,6 +147,9 @@ class Journaling:
         sequence = self._store.flush(
             sync=self._wants_sync, is_awaited=self._is_write_awaited, is_lone=is_lone
         )
+        assert not self._until_written or self._until_written[-1][0] < sequence, "records follow"
+        assert not self._until_synced or self._until_synced[-1][0] < sequence, "records follow"
+        assert not self._until_named or self._until_named[-1][0] < sequence, "records follow"
         for queue, replica, event in self._staged:
             queue.append((sequence, replica, event))
         self._staged = []
@@ -182,6 +188,8 @@ class Journaling:
     def check(self) -> None:
         """Assert that whoever waits for a record is told as soon as it has got so far."""
         store = self._store
+        assert store.named <= store.synced <= store.issued, "what is named is synced"
+        assert store.written <= store.issued, "only what was issued is written"
         wants = (self._staged, self._wants_sync, self._is_write_awaited)
         assert self.has_staged or not any(wants), "who waits for a record has staged some of it"
         waiting = (

@@ -62,6 +62,7 @@ class Neighbours:
 
     def forget(self, group: int) -> None:
         """Forget a group: heartbeats name it no more."""
+        assert group not in self._groups, "a group that is here is not forgotten"
         primary = self._primaries.pop(group, None)
         if primary is not None:
             del self._led[primary][group]
@@ -83,6 +84,7 @@ class Neighbours:
 
     def ask(self, group: int) -> None:
         """Have the others asked to stay in the view of a group, for as long as this is called."""
+        assert group in self._groups, "only of a group that is here it is asked"
         self._asked[group] = self._shared.now
 
     def hurry(self) -> None:
@@ -257,6 +259,12 @@ class Neighbours:
         assert self._beats.keys() <= groups.keys(), "nothing is told of a group that is gone"
         assert self._asked.keys() <= groups.keys(), "nothing is asked of a group that is gone"
         assert len(self._unheard) <= _UNHEARD_GROUPS_MAX, "what is kept of others is bounded"
+        assert len(self._peers) == self._config.replica_count - 1, "all others are known"
+        assert all(asked <= now for asked in self._asked.values()), (
+            "nothing was asked in the future"
+        )
+        senders = {sender: None for told in self._unheard.values() for sender in told}
+        assert senders.keys() <= self._peers.keys(), "only others tell something"
         interval = self._config.timeouts.heartbeat_interval
         assert self._due <= now + interval, "the next heartbeat is within an interval"
         for peer in self._peers.values():

@@ -74,6 +74,7 @@ class Peer:
 
     def note_sent(self, now: int, *, oldest: int) -> None:
         """Remember when the newest frame was sent, and forget those from before a tick."""
+        assert not self._sent_at or self._sent_at[-1][0] < self._sent, "numbers of frames rise"
         self._sent_at.append((self._sent, now))
         while self._sent_at[0][1] < oldest:
             self._sent_at.popleft()

@@ -208,6 +208,7 @@ class Plane:
         if past is not None:
             self.checkpoints.wake(config.group, past)
         replica, past = self._maker.make(config, machine, table, past)
+        assert replica.origin == config.origin, "the group is of the wanted incarnation"
         self.groups[config.group] = replica
         self._configs[config.group] = config
         self._neighbours.note_primary(replica)
@@ -262,6 +263,7 @@ class Plane:
             self._start_group(replica)
 
     def _start_group(self, replica: Replica) -> None:
+        assert self.groups[replica.group] is replica, "a group that starts is here"
         self.touched[replica.group] = None
         self.checkpoints.touch(replica.group)
         for effect in replica.start():
@@ -315,6 +317,8 @@ class Plane:
             assert group not in self._dormant, "a group is here, or only on the disk"
         assert self.touched.keys() <= self.groups.keys(), "a group that is gone does nothing"
         self.inbox.check()
+        assert self.store.is_open or not self.inbox.has_begun, "groups live on an open store"
+        assert self.inbox.has_ended == self.checkpoints.is_over, "the last checkpoint is the end"
         self._timers.check(self.shared.now, self.groups)
         self._neighbours.check()
         self._journaling.check()
@@ -410,6 +414,7 @@ class Plane:
                 else:
                     carry_out[type(effect)](replica, effect)
             # A request that is only ordered changes nothing that others look at.
+            assert state.commit_min >= applied, "what is applied stays applied"
             if state.commit_min != applied or type(event) is not RequestReceived:
                 touched[group] = None
             if state.is_short:

@@ -20,6 +20,7 @@ class ReplicaMaker:
     """Makes replicas that share the time, the journal and the seed of one plane."""
 
     def __init__(self, config: PlaneConfig, opened: Opened, shared: Shared, prng: Prng) -> None:
+        assert 0 <= config.replica < config.replica_count, "a node is one of its cluster"
         self._config = config
         self._opened = opened
         self._shared = shared
@@ -34,6 +35,7 @@ class ReplicaMaker:
         past: RecoveredGroup | None,
     ) -> tuple[Replica, RecoveredGroup | None]:
         """Return the replica of a group, and its past as it must be taken after this start."""
+        assert past is None or past.state.group == config.group, "a group takes up its own past"
         if past is None:
             past = _forgotten(config.group, self._opened)
         past = _after_power_loss(past, is_persisted=config.is_persisted)

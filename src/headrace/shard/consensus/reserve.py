@@ -32,6 +32,8 @@ MAKING_ROOM = (
     Operation.DELETE_CONSUMER_OFFSET,
     Operation.FORGET_GROUP_OFFSETS,
 )
+assert Operation.SEND_MESSAGES not in MAKING_ROOM, "what fills a disk has no part of it"
+assert Operation.REGISTER not in MAKING_ROOM, "logins have a smaller part"
 
 
 def reserve_parts(operation: int, _body: Buffer) -> int:
