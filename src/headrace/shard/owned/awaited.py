@@ -47,6 +47,7 @@ class Awaited:
         self.pop(group)
         self.ops[group] = (operation, due)
         heapq.heappush(self._heap, (due, group))
+        assert self._heap[0][0] <= due, "the first of the heap is due first"
         if operation == Operation.PURGE_PARTITION:
             self._purges[group] = None
 
@@ -73,6 +74,7 @@ class Awaited:
             known = self.ops.get(group)
             if known is not None and known[1] == at:
                 due[group] = None
+        assert due.keys() <= self.ops.keys(), "only an op that is awaited is due"
         return stirred, due
 
     def check(self) -> None:

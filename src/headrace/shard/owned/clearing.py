@@ -42,6 +42,7 @@ class Clearing:
             self._due = max(now + _GATHER_TICKS, self._earliest)
         elif now >= self._due:
             self._due = None
+            assert now >= self._earliest, "one checkpoint in an interval is taken for this"
             self._earliest = now + _INTERVAL_TICKS
             self._plane.want_checkpoint()
             self._probes.hit("clearing.checkpoint")

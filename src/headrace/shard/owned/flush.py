@@ -41,6 +41,7 @@ class Flushes:
             local = self._partitions.get(group)
             token = None if local is None or local.fence is not None else local.machine.flush()
             if local is not None and token is not None:
+                assert group not in self._flushes, "a checkpoint flushes a partition once"
                 self._flushes[group] = (local, token)
         return not self._flushes
 
@@ -66,6 +67,7 @@ class Flushes:
         """Forget a partition that is gone: no answer of the disk will lead to `go_on`."""
         self._fenced.pop(group, None)
         self.go_on(group)
+        assert group not in self._flushes, "nobody waits for a partition that is gone"
 
     def note_fences(self) -> None:
         """Report partitions that serve nothing any more (P7).
@@ -76,12 +78,14 @@ class Flushes:
         for owner in fenced:
             assert isinstance(owner, PartitionMachine)
             local = self._partitions[owner.options.namespace]
+            assert local.machine is owner, "a partition has one machine"
             assert local.fence is not None
             self._fenced[local.target.group] = local
             self._findings.append(Finding("fenced", local.name, 0, local.fence))
 
     def on_checkpointed(self) -> None:
         """Remove files that the checkpoint no longer names."""
+        assert not self._flushes, "a checkpoint that is durable waits for nobody"
         for owner in self._shared.end_checkpoint():
             assert isinstance(owner, PartitionMachine)
             owner.on_checkpointed()

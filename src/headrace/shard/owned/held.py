@@ -51,9 +51,11 @@ class Held:
 
     def add(self, namespace: int, key: Key, size_bytes: int, *, is_idle: bool) -> None:
         """Note what one offset keeps back, or would if its consumer were not idle."""
+        assert size_bytes > 0, "whoever is named keeps something"
         stream, topic, _ = unpack_namespace(GroupId(namespace))
         found = self._released if is_idle else self._held
         who = Who(stream, topic, key)
+        assert not is_idle or who in self._idle, "who is released was found idle"
         found[who] = found.get(who, _Amount()).plus(size_bytes)
 
     def end_look(self, state: State, now: int) -> list[Finding]:
@@ -86,6 +88,13 @@ class Held:
         )
         return Finding("released", _name_topic(state, who), 0, text)
 
+    def check(self, now: int) -> None:
+        """Assert that what was said was seen before now, and of whoever kept something."""
+        for told, seen in self._held_told.values():
+            assert told > 0, "whoever was named kept something"
+            assert seen <= now, "nothing was seen in the future"
+        assert self._released.keys() <= self._idle.keys(), "retention waits for all but idle ones"
+
 
 def _describe_held(state: State, who: Who, amount: _Amount) -> Finding:
     text = (
@@ -96,6 +105,7 @@ def _describe_held(state: State, who: Who, amount: _Amount) -> Finding:
 
 
 def _describe_amount(amount: _Amount) -> str:
+    assert 0 < amount.partitions <= amount.size_bytes, "each partition holds a byte at least"
     plural = "" if amount.partitions == 1 else "s"
     return f"{amount.size_bytes} bytes in {amount.partitions} partition{plural},"
 

@@ -31,6 +31,7 @@ class Holders:
         """Note a store or a poll; an offset that is not known yet is known with the next look."""
         used = self._used.get(namespace)
         if used is not None and key in used:
+            assert used[key][0] <= now, "ticks do not go back"
             used[key] = (now, used[key][1])
 
     def find_idle(
@@ -50,6 +51,7 @@ class Holders:
             key = (mark.kind, mark.id)
             generation = generation_of(mark.id) if mark.kind == ConsumerKind.GROUP else 0
             last, seen = before.get(key, (now, generation))
+            assert last <= now, "ticks do not go back"
             used[key] = (last if seen == generation else now, generation)
         self._used[namespace] = used
         oldest = now - self._idle_ticks

@@ -29,6 +29,7 @@ class Opening:
     def add(self, local: Local, lost_until: int | None) -> None:
         """Take up a partition; `lost_until` is its ceiling if a power cut took its tail (FM-7)."""
         group = local.target.group
+        assert group not in self._opening, "a partition is taken up once"
         if lost_until is not None:
             local.lost_until = lost_until
             self._short[group] = local
@@ -79,6 +80,7 @@ class Opening:
         """End the loss of a tail once the log names what was lost, and the files are judged."""
         local = self.unsettled.get(group)
         if local is not None and local.machine.is_open and not local.is_short:
+            assert group not in self.unopened, "files are judged once the log is replayed"
             del self.unsettled[group]
             self._plane.settle_tail(group)
 
@@ -93,3 +95,4 @@ class Opening:
             assert not local.machine.is_open, "what is open is taken up"
         for local in self.unsettled.values():
             assert local.lost_until > 0 or not local.is_short, "only lost offsets make it short"
+        assert self.unopened.keys() <= self._opening.keys(), "what is not open is being opened"

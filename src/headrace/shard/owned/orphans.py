@@ -53,6 +53,7 @@ class Orphans:
         """Go on: `here` are the partitions as metadata has them at that revision."""
         assert not self.is_over
         metadata, plane = self._metadata, self._plane
+        assert revision <= metadata.state.revision, "partitions follow the metadata"
         if not self._is_asked:
             self._is_asked = True
             self._turn.out.append(ListPartitions(self._shared.new_token(self)))
@@ -83,6 +84,7 @@ class Orphans:
 
     def step(self, event: SegmentEvent) -> None:
         """Take the answer."""
+        assert not self.is_over, "the list comes before it is used"
         assert isinstance(event, PartitionsListed)
         self._listed = event.partitions
 

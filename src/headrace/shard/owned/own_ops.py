@@ -67,6 +67,7 @@ class OwnOps:
     def _propose(self, local: Local, operation: Operation, body: bytes) -> None:
         """Propose an op of the server, and look after it until it is applied."""
         group, now = local.target.group, self._clock.now
+        assert self._partitions[group] is local, "an op is proposed to a partition that is here"
         if not self._plane.has_begun:
             self.awaited.put(group, operation, now)
             self._wake.is_awake = True
@@ -84,6 +85,7 @@ class OwnOps:
         stirred, due = self.awaited.take(self._clock.now)
         for group in stirred | due:
             local = self._partitions[group]
+            assert group in self.awaited.ops, "only what is awaited is looked after"
             if not self._is_missing(local):
                 operation = self.awaited.operation(group)
                 self.awaited.pop(group)
@@ -110,6 +112,8 @@ class OwnOps:
         self.check_awake()
         self.awaited.check()
         assert self.awaited.ops.keys() <= self._partitions.keys(), "who is gone applies nothing"
+        for _, due in self.awaited.ops.values():
+            assert due <= self._clock.now + _PROPOSE_AGAIN_TICKS, "an op is proposed again in time"
 
     def check_awake(self) -> None:
         """Assert that an op which may be applied, or is due, is looked after in the next turn."""
@@ -139,6 +143,7 @@ class OwnOps:
     def _report_lost(self, local: Local) -> None:
         """Report the offsets that a power cut may have taken, unless they are purged (D12)."""
         for first, end in local.machine.lost_ranges:
+            assert first < end, "a lost range has an offset"
             if end == local.lost_until:
                 text = (
                     f"offsets {first} to {end - 1} may have been given out and lost with the power"

@@ -223,6 +223,10 @@ class Partitions:
         self._check_parts()
 
     def _check_parts(self) -> None:
+        for _, removal in self._removals:
+            here = self.locals.get(removal.namespace)
+            revision = -1 if here is None else here.target.created_revision
+            assert removal.created_revision != revision, "files of a partition that is here stay"
         self._own_ops.check()
         self._reconciler.check()
         self._opening.check(self.locals)
@@ -235,6 +239,8 @@ class Partitions:
     def check_awake(self) -> None:
         """Assert, between turns, that no stage sleeps while it has work."""
         assert not self.shared.busy, "what machines want done is among the effects"
+        assert not self.shared.fenced, "a fence is reported in the turn in which it is made"
+        assert self.storing.is_awake or not self.shared.sealed, "retention hears of what is sealed"
         if self._plane.touched or self._plane.piece_reads or self.shared.marked:
             assert self.storing.is_awake, "what partitions did is looked at"
         self._own_ops.check_awake()
@@ -244,6 +250,7 @@ class Partitions:
     def add(self, target: PartitionTarget) -> Local:
         """Make a partition, with its past if the disk has one."""
         group, plane, probes = target.group, self._plane, self._turn.probes
+        assert group not in self.locals, "a partition is made once"
         machine = PartitionMachine(self._options(target), self.shared, probes)
         ceiling = plane.ceiling_of(group)
         config = GroupConfig(
@@ -272,6 +279,7 @@ class Partitions:
 
     def settle(self, local: Local) -> None:
         """Look at a partition that is as metadata says: its log or its files may lack something."""
+        assert self.locals[local.target.group] is local, "what is settled is here"
         self.retention.consider(local)
         self._own_ops.propose(local)
 
@@ -285,6 +293,7 @@ class Partitions:
         self.retention.forget(group)
         local.machine.close()
         self.remove_dormant(group, local.target.created_revision)
+        assert group not in self._plane.groups, "a partition goes with its group"
         self.removed.append(group)
         self._turn.probes.hit("partitions.removed")
         self.flushes.forget(group)

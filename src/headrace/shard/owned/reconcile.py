@@ -81,6 +81,7 @@ class Reconciler:
         if not is_changed and (is_behind or not self._doubted):
             return False
         topics = self._changed_topics()
+        assert self._revision <= self._metadata.state.revision, "metadata does not go back"
         self._revision = self._metadata.state.revision
         if not is_behind:
             topics |= self._doubted
@@ -116,6 +117,7 @@ class Reconciler:
                 local = changes.add(each)
                 self._of_topic.setdefault(key, {})[each.group] = None
             local.target = each
+            assert local.replica.group == each.group, "a partition keeps its number"
             changes.settle(local)
         for group in self._known.get(key, ()):
             # What metadata has seen created and does not know any more was deleted; what it has
@@ -141,6 +143,22 @@ class Reconciler:
             assert topic_of(group) == key, "a partition is one of its own topic"
         assert all(self._of_topic.values()), "a topic without partitions is forgotten"
         assert self._revision <= self._metadata.state.revision, "metadata does not go back"
+        assert not self._doubted or self._revision >= 0, "only what was looked at is doubted"
+        settings = self._settings
+        for local in self._partitions.values():
+            assert local.target.segment_bytes <= settings.segment_bytes_max, "within its bounds"
+            assert local.target.bytes_max <= settings.retained_bytes_max, "within its bounds"
+        if self.settled_revision == self._metadata.state.revision:
+            self._check_settled()
+
+    def _check_settled(self) -> None:
+        """Assert that the partitions are those of the metadata, each as it says."""
+        state = self._metadata.state
+        wanted = [each for key in topic_keys(state) for each in partitions_of(state, key)]
+        assert len(wanted) == len(self._partitions), "every partition of the metadata is here"
+        for target in wanted:
+            local = self._partitions[target.group]
+            assert local.target == self._bounded(target), "a partition is as metadata says"
 
 
 def topic_of(group: int) -> TopicKey:

@@ -83,6 +83,7 @@ class Retention:
         Called when either may have changed.
         """
         group = local.target.group
+        assert self._partitions[group] is local, "only what is here is looked at"
         if not _has_limits(local.target):
             self.forget(group)
         elif local.machine.oldest_sealed_stamp is not None:
@@ -118,6 +119,7 @@ class Retention:
                 for mark, size in _held_by(local.machine, beyond)
                 if (mark.kind, mark.id) not in local.machine.waived
             ]
+        assert all(each.held_bytes > 0 for each in found), "whoever is named keeps something"
         found.sort(key=lambda each: (-each.held_bytes, each.partition_id, each.kind, each.id))
         return TopicHolders(len(found), tuple(found[:HOLDERS_MAX]))
 
@@ -129,6 +131,8 @@ class Retention:
             assert _has_limits(self._partitions[group].target), "only limits drop segments"
         assert self._due <= now + self._settings.retention_ticks, "a pass begins in each interval"
         self._holders.check(now)
+        self._held.check(now)
+        assert len(dict.fromkeys(self._pass)) == len(self._pass), "a pass looks at each once"
 
     def _retain(self) -> None:
         """Propose to drop what is too old or too much, where there is such (PT-28)."""
@@ -138,6 +142,7 @@ class Retention:
             local = self._partitions.get(group)
             if local is None or group not in self._candidates:
                 continue
+            assert local.target.group == group, "a partition is found by its number"
             if not _has_anything(local.machine):
                 del self._candidates[group]  # It comes back with the next segment that is sealed.
             elif local.replica.is_primary:
@@ -153,6 +158,7 @@ class Retention:
         for key in machine.waived:
             self._held.add_idle(group, key)
         beyond = machine.surplus(limits)
+        assert len(beyond) < machine.segments_count, "the active segment stays"
         if not beyond:
             return
         needed = msgspec.structs.replace(limits, keep_from=machine.needed_from())
@@ -192,6 +198,7 @@ def _held_by(machine: PartitionMachine, beyond: list[Segment]) -> Iterator[tuple
     if beyond:
         for mark in machine.stored_marks():
             size = held_bytes(beyond, mark.offset)
+            assert size <= machine.size_bytes, "nobody keeps more than there is"
             if size:
                 yield mark, size
 

@@ -53,6 +53,7 @@ class Storing:
     def look_at(self, local: Local, waiting_bytes: int) -> None:
         """Store what a partition holds, at once if it is much."""
         assert waiting_bytes > 0, "there is something to store"
+        assert self._partitions[local.target.group] is local, "what is gone is not stored"
         if waiting_bytes >= self.store_bytes:
             local.machine.store()
         else:
@@ -81,11 +82,13 @@ class Storing:
         for owner in list(self._shared.busy):
             assert isinstance(owner, PartitionMachine)
             self._take_effects(owner)
+        assert not self._shared.busy, "whoever had effects is done"
 
     def check(self) -> None:
         """Assert that what waits in memory is stored in time, by partitions that are here."""
         for group, local in self.unstored.items():
             assert self._partitions.get(group) is local, "what is gone is not stored"
+            assert local.target.group == group, "a partition is found by its number"
         assert self.due <= self._clock.now + self._store_ticks, "what waits is stored in time"
         self._pieces.check()
 
@@ -107,6 +110,7 @@ class _PieceReader:
     def read(self, replica: Replica, effect: ReadPiece) -> None:
         """Ask for a part of a piece."""
         token = self._shared.new_token(self)
+        assert token not in self._reads, "a token is given once"
         self._reads[token] = (replica, effect.token)
         position = effect.piece.position + effect.offset
         self._out.append(ReadSegment(token, effect.piece.file, position, effect.length))
