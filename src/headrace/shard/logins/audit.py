@@ -10,7 +10,7 @@ Flow: apply, reply.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from headrace.metadata.applied import Applied
+from headrace.metadata.applied import NOTED, Applied
 from headrace.ports.audit import NO_USER_ID, OK, Audit
 from headrace.shard.effects import ShardEffect
 from headrace.shard.front.connections import Connection, Connections
@@ -42,6 +42,7 @@ class Auditor:
 
         Nor one that nobody has: people type their password where the name belongs.
         """
+        assert (op > 0) == (outcome == OK), "a login that succeeds has its op"
         user = self._metadata.state.users.find(username) if username else None
         self._out.append(
             Audit(
@@ -71,6 +72,7 @@ class Auditor:
     def applied(self, applied: Applied) -> None:
         """Record an op, if this node must record it."""
         header = applied.header
+        assert header.op <= self._metadata.commit, "only what is applied is recorded"
         address = self._connections.address_of(header.client)
         is_own = header.client == 0
         is_recovered = header.op <= self._metadata.boot_head and not address
@@ -165,3 +167,4 @@ _DESCRIPTIONS: Mapping[Operation, tuple[Codec[Any], Callable[[Any], str]]] = {
     ),
     Operation.ACCEPT_TIME: (internal.ACCEPT_TIME, lambda r: f"from {r.before} to {r.clock}"),
 }
+assert sorted(_DESCRIPTIONS) == sorted(NOTED), "every op that is recorded is described"

@@ -33,6 +33,7 @@ class Disconnects:
     def release(self, connection: Connection) -> None:
         """Take the session from a connection: it is over."""
         client = connection.client
+        assert client > 0, "only a session is taken from a connection"
         self._connections.unbind(connection)
         self._turn.out.append(ConnectionTrusted(connection.number, is_trusted=False))
         self.lose(client)
@@ -49,6 +50,7 @@ class Disconnects:
 
     def lose_all(self) -> None:
         """A single node that starts has no connection: whoever had one has lost it."""
+        assert not any(each.is_bound for each in self._connections.all()), "nobody logged in before"
         for client in self._metadata.sessions.connected_clients():
             self._gone[client] = None
         self.disconnect_gone()
@@ -59,6 +61,7 @@ class Disconnects:
             self._disconnect(client)
 
     def _disconnect(self, client: int) -> None:
+        assert client in self._gone, "only who is gone is disconnected"
         if not self._metadata.is_serving:
             return
         back = self._connections.of_client(client)

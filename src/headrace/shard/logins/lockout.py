@@ -66,10 +66,14 @@ class Lockout:
         for key in _keys(origin):
             before = self._forgive(self._entries.pop(key, _Entry(0, now, 0)), now)
             failures = before.failures + 1
+            assert failures <= self._settings.failures_free + _DOUBLINGS_MAX + 1, (
+                "a count is bounded"
+            )
             pause = max(pause, self._pause(failures))
             self._entries[key] = _Entry(failures, now, now + self._pause(failures))
         while len(self._entries) > ENTRIES_MAX:
             del self._entries[next(iter(self._entries))]
+        assert pause <= self._settings.pause_ticks_max, "nobody is locked out for good"
         return pause
 
     def check(self, now: int) -> None:

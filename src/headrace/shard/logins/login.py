@@ -112,6 +112,7 @@ class Logins:
             return
         connection.login = self._answers.wait(connection.number, header)
         token = self._turn.new_token()
+        assert token not in self._pending, "a token is given once"
         credential = None if user is None else credential_of(user)
         asked_hash = None if credential is None else credential.password_hash
         self._pending[token] = _Pending(
@@ -259,6 +260,7 @@ class Logins:
         self, connection: Connection, header: RequestHeader, credential: Credential
     ) -> None:
         """Have the metadata group give the client its session, or let it use the one it has."""
+        assert connection.number in self._connections.by_number, "who logs in is connected"
         session = self._metadata.sessions.session_of(header.client, credential.user_id)
         if session > credential.created_op and not self._metadata.is_primary:
             # Who leads a partition need not lead the metadata, and its clients must get in (CR10).
@@ -306,6 +308,7 @@ class Logins:
     ) -> None:
         """Have a connection hold a session."""
         client = header.client
+        assert session > credential.created_op, "a session begins after its user"
         self._disconnects.forget(client)
         old = self._connections.of_client(client)
         if old is not None and old is not connection:
@@ -318,6 +321,7 @@ class Logins:
         self._welcome(connection, header)
 
     def _welcome(self, connection: Connection, header: RequestHeader) -> None:
+        assert connection.session > 0, "who is welcomed holds a session"
         registered = Registered(
             connection.user_id, connection.session, PROTOCOL_PACKED, self._settings.server_version
         )
@@ -338,6 +342,11 @@ class Logins:
         stamped = msgspec.structs.replace(header, user_id=connection.user_id)
         self._metadata.put_request(stamped, b"")
 
+    def tickets(self) -> list[int]:
+        """Return the tickets of the logins that still wait for their password to be compared."""
+        waiting = [each.ticket for each in self._pending.values()]
+        return [ticket for ticket in waiting if self._answers.is_waiting(ticket)]
+
     def check(self) -> None:
         """Assert that a connection waits for one login, whose password is being compared."""
         waiting = [each for each in self._pending.values() if self._answers.is_waiting(each.ticket)]
@@ -346,4 +355,11 @@ class Logins:
             assert connection is None or connection.login == each.ticket, "one login at a time"
         tickets = dict.fromkeys(each.ticket for each in self._pending.values())
         assert len(tickets) == len(self._pending), "a login asks for one comparison"
+        for each in self._pending.values():
+            has_hash = each.asked_hash is not None
+            assert has_hash == (each.credential is not None), "the hash asked for is that of a user"
+        for connection in self._connections.all():
+            assert connection.session <= self._metadata.commit, "a session began with an applied op"
+            if self._answers.is_waiting(connection.login):
+                assert connection.login in tickets, "a login that waits is being compared"
         self.lockout.check(self._clock.now)

@@ -93,6 +93,8 @@ class Revocation:
         if self._is_changed or self._ending:
             assert self.is_awake, "what must end is looked at"
         assert self._is_changed or not self._deleters, "who deleted a token is known for one turn"
+        for number in self._ending:
+            assert self._connections.by_number[number].phase is Phase.OVER, "what ends is over"
 
     def end_expired(self) -> None:
         """End the sessions of tokens whose time is over: no op says so."""
@@ -128,6 +130,7 @@ class Revocation:
         if self._is_own_doing(connection):
             self._turn.probes.hit("sessions.kept_for_logout")
         else:
+            assert connection.number not in self._ending, "a session ends once"
             self._ending[connection.number] = connection.client
             self.is_awake = True
         self._disconnects.release(connection)

@@ -67,6 +67,10 @@ class LoginRoom:
         if not self.logins.on_busy(event.token):
             self.users.on_busy(event.token)
 
+    def tickets(self) -> list[int]:
+        """Return the tickets of the requests that wait in this room, for anything but consensus."""
+        return [*self.logins.tickets(), *self.users.tickets()]
+
     def check(self) -> None:
         """Assert that logins, orders with secrets and ends of sessions are in order."""
         self.logins.check()

@@ -17,6 +17,7 @@ def make_root(settings: ShardSettings, metadata: MetadataGroup, clock: Clock) ->
     if is_too_early or len(metadata.state.users) or metadata.replica.op > 0:
         return
     assert settings.root_password_hash, "asked for when there is no user yet"
+    assert metadata.commit == 0, "nothing is committed in an empty log"
     root = CreateUser(
         username=settings.root_username,
         password=settings.root_password_hash.encode(),

@@ -156,6 +156,7 @@ class UserOrders:
 
     def _wait_on(self, ticket: int, go_on: _Continuation) -> int:
         token = self._new_token()
+        assert token not in self._continuations, "a token is given once"
         self._continuations[token] = (ticket, go_on)
         return token
 
@@ -173,6 +174,10 @@ class UserOrders:
         """Refuse a request: the credential hasher has too much to do."""
         ticket, _ = self._continuations.pop(token, (0, None))
         self._answers.refuse_waiting(ticket, Code.TRANSIENT_NOT_ACCEPTED)
+
+    def tickets(self) -> list[int]:
+        """Return the tickets of the requests that wait for a secret."""
+        return [ticket for ticket, _ in self._continuations.values()]
 
     def check(self) -> None:
         """Assert that a request waits for one secret at a time."""
