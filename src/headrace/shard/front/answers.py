@@ -11,7 +11,7 @@ Invariants: a request that is not answered at once is in `_waiting` until its an
             nowhere else (O4.3); each has one deadline, however many things it waits for in turn.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -153,6 +153,7 @@ class Answers:
             elif self._may_be_done(ticket):
                 continue
             del self._waiting[ticket]
+            assert self._ordered.get(key) != ticket, "what consensus has is not refused here"
             self.refuse(connection, header, code)
 
     def wait(
@@ -163,12 +164,14 @@ class Answers:
         Whoever answers it ends the wait first.
         """
         ticket = self.next_ticket
+        assert ticket not in self._waiting, "a ticket is given once"
         self.next_ticket = ticket + 1
         self._waiting[ticket] = Waiting(connection, header, self._clock.now + DEADLINE_TICKS, late)
         return ticket
 
     def is_waiting(self, ticket: int) -> bool:
         """Whether a request still waits; if not, it was answered or its connection is gone."""
+        assert ticket < self.next_ticket, "who asks has a ticket that was given"
         return ticket in self._waiting
 
     def end(self, ticket: int) -> Waiting | None:
@@ -209,6 +212,7 @@ class Answers:
             raise RefusedError(Code.TRANSIENT_NOT_COMMITTED, request=header.request)
         late = Code.TRANSIENT_NOT_COMMITTED
         self._ordered[key] = ticket or self.wait(connection.number, header, late)
+        assert self._ordered[key] in self._waiting, "whom consensus answers waits for that"
 
     def expect_ticketed(self, connection: Connection, header: RequestHeader) -> None:
         """Note that a partition will answer this request, whose ticket is `next_ticket`.
@@ -233,6 +237,7 @@ class Answers:
     def take_waiting(self, effect: SendReply) -> tuple[Connection, RequestHeader] | None:
         """Return who waits for what consensus answers, if anybody still does."""
         if effect.ticket:
+            assert effect.ticket < self.next_ticket, "an answer has a ticket that was given"
             waiting = self._waiting.pop(effect.ticket, None)
             if waiting is None:
                 return self._evicted(effect)
@@ -247,6 +252,7 @@ class Answers:
         ticket = self.keep_waiting(effect)
         if ticket is not None:
             waiting = self._waiting.pop(ticket)
+            assert waiting.header.client == effect.client, "an answer reaches the client that asked"
             found = self.connections.by_number.get(waiting.connection)
             return None if found is None else (found, waiting.header)
         return self._evicted(effect)
@@ -303,14 +309,31 @@ class Answers:
         assert dues == sorted(dues), "who asked first is answered first at the deadline"
         assert not dues or now < dues[0], "whose deadline has come is answered"
         assert not dues or dues[-1] <= now + DEADLINE_TICKS, "nobody waits longer than a deadline"
+        assert len(self._ordered) <= len(self._waiting), "whatever consensus has waits here"
         for key, ticket in self._ordered.items():
             header = self._waiting[ticket].header
             assert key == (header.client, header.request), "an answer finds who waits for it"
             assert header.ticket in (0, ticket), "an answer is of the request that waits"
         ordered = dict.fromkeys(self._ordered.values())
         assert len(ordered) == len(self._ordered), "a request is ordered once"
+        for ticket, one in self._waiting.items():
+            assert one.header.ticket in (0, ticket), "a request has one ticket"
+            is_ticketed = one.header.ticket > 0
+            assert not is_ticketed or ticket in ordered, "a partition answers whom it has"
 
     def check_connections(self) -> None:
         """Assert that nobody waits on a connection that is gone."""
         for one in self._waiting.values():
             assert self.connections.get(one.connection), "who waits can be answered"
+        for connection in self.connections.all():
+            assert connection.login < self.next_ticket, "a login waits by a ticket that was given"
+
+    def check_places(self, tickets: Sequence[int]) -> None:
+        """Assert that a request waits for consensus, or in one of the places with these tickets."""
+        places = dict.fromkeys(tickets)
+        assert len(places) == len(tickets), "a request waits in one place"
+        assert max(tickets, default=0) < self.next_ticket, "what waits has a ticket that was given"
+        for ticket in self._ordered.values():
+            assert ticket not in places, "what consensus has waits for nothing else"
+            places[ticket] = None
+        assert self._waiting.keys() <= places.keys(), "no request that waits is forgotten"

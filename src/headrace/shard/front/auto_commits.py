@@ -102,6 +102,7 @@ class AutoCommits:
             self._parked[key] = [each for each in parked if answers.is_waiting(each.ticket)]
             if not self._parked[key]:
                 del self._parked[key]
+        assert self._parked.keys() <= self.pending.keys(), "whose offset is stored has gone on"
 
     def forget_partitions(self, removed: Mapping[int, None]) -> None:
         """Refuse the requests on partitions that are gone, or are others now."""
@@ -109,6 +110,9 @@ class AutoCommits:
             del self.pending[key]
             for each in self._parked.pop(key, ()):
                 self._answers.refuse_waiting(each.ticket, Code.PARTITION_NOT_FOUND)
+        assert not any(key.group in removed for key in self._parked), (
+            "nobody waits for what is gone"
+        )
 
     def _drop(self, key: OffsetKey) -> None:
         del self.pending[key]
@@ -121,13 +125,22 @@ class AutoCommits:
         for requests in parked.values():
             for each in requests:
                 self._answers.refuse_waiting(each.ticket, Code.CANNOT_APPEND_MESSAGE)
+        assert not self._parked, "a refusal has nobody wait again"
+
+    def tickets(self) -> list[int]:
+        """Return the tickets of the requests that wait here."""
+        return [each.ticket for parked in self._parked.values() for each in parked]
 
     def check(self) -> None:
         """Assert that whoever waits for an offset waits for one that is not stored yet."""
         assert self._parked.keys() <= self.pending.keys(), "nobody waits for a stored offset"
         assert all(self._parked.values()), "an offset that nobody waits for has no list"
+        tickets = self.tickets()
+        assert len(dict.fromkeys(tickets)) == len(tickets), "a request waits for one offset"
         for key, offset in self.pending.items():
             local = self._partitions.locals.get(key.group)
             if local is not None and local.replica.is_primary:
                 stored = local.machine.peek_offset(key.kind, key.id)
                 assert stored is None or stored < offset, "what is stored is not pending"
+        known = dict.fromkeys([*self._partitions.locals, *self._partitions.removed])
+        assert all(key.group in known for key in self.pending), "an offset goes with its partition"

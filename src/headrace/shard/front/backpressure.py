@@ -32,6 +32,7 @@ class Backpressure:
             self._set_reading(is_reading=True)
 
     def _set_reading(self, *, is_reading: bool) -> None:
+        assert is_reading != self._is_reading, "only a change is told"
         self._is_reading = is_reading
         self._turn.out.append(ReadConnections(is_reading))
 

@@ -147,6 +147,7 @@ class Connections:
         connection = self.by_number.pop(number, None)
         if connection is not None and self._by_client.get(connection.client) is connection:
             del self._by_client[connection.client]
+        assert connection is None or connection.number == number, "it is found by its number"
         return connection
 
     def get(self, number: int) -> Connection | None:
@@ -186,6 +187,7 @@ class Connections:
         connection.credential = credential
         connection.session = session
         connection.enter(Phase.BOUND)
+        assert connection.spent.client == client, "spent numbers are those of its client"
         self._by_client[client] = connection
         self._addresses.pop(client, None)
         self._addresses[client] = connection.address
@@ -220,7 +222,11 @@ class Connections:
             client = connection.client
             assert connection.number == number, "a connection is found by its number"
             assert connection.heard <= now, "nobody was heard in the future"
+            assert (client == 0) == (connection.session == 0), "an id comes with its session"
             assert connection.is_bound == (connection.session > 0), "its phase is that of a session"
+            assert connection.is_bound == (connection.user_id != NO_USER), (
+                "a session is that of a user"
+            )
             assert connection.is_bound == (client in self._by_client), "a session has one place"
             assert int.from_bytes(connection.raw_client, "little") == client, "one id in two forms"
             connection.spent.check()

@@ -39,6 +39,7 @@ class Counters:
         for probes in self._marks():
             for name, count in probes.counts.items():
                 found[name] = found.get(name, 0) + count
+        assert not any(name in found for name, _ in self._gauges()), "what is now is no mark"
         for name, count in (*facts.counters, *self._gauges()):
             found[name] = found.get(name, 0) + count
         counters = tuple([Counter(name, found[name]) for name in sorted(found)])

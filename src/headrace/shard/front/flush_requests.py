@@ -42,6 +42,7 @@ class FlushRequests:
         else:
             late = Code.TRANSIENT_NOT_COMMITTED  # It goes on, and may yet be done.
             ticket = answers.wait(connection.number, header, late)
+            assert not self._flushes or self._flushes[-1][0] < ticket, "flushes wait in their order"
             self._flushes.append((ticket, namespace, token))
             self.is_awake = True
 
@@ -55,6 +56,11 @@ class FlushRequests:
         assert self.is_awake == bool(self._flushes), "a flush that waits is looked at"
         tickets = [ticket for ticket, _, _ in self._flushes]
         assert tickets == sorted(tickets), "tickets are given out in order"
+        assert len(dict.fromkeys(tickets)) == len(tickets), "a request waits for one flush"
+
+    def tickets(self) -> list[int]:
+        """Return the tickets of the requests that wait here."""
+        return [ticket for ticket, _, _ in self._flushes]
 
     def _is_over(self, ticket: int, namespace: int, token: int) -> bool:
         """Whether nobody waits for a flush any more; if it is over, that is answered."""

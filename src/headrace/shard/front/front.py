@@ -57,6 +57,7 @@ class Front:
         self.connections.check(self._clock.now)
         self.answers.check_connections()
         self.polls.check()
+        self.node.check()
 
     def check_awake(self) -> None:
         """Assert that whatever waits will be looked at."""
@@ -64,6 +65,11 @@ class Front:
         self.polls.check_awake()
         self.flushes.check()
         self.purges.check()
+
+    def tickets(self) -> list[int]:
+        """Return the tickets of the requests that wait in this room, for anything but consensus."""
+        parts = (self.polls, self.flushes, self.purges, self.node)
+        return [ticket for part in parts for ticket in part.tickets()]
 
     def make_router(
         self,

@@ -54,6 +54,7 @@ class NodeQueries:
             system.DESCRIBE_OPTIONS.code: self._describe_options,
         }
         self.begun: dict[int, Query] = {system.GET_SNAPSHOT.code: self._get_snapshot}
+        assert not self.answered.keys() & self.begun.keys(), "a command is answered in one way"
 
     def _check(self, connection: Connection, code: int) -> None:
         check_access(self._metadata.state, connection.user_id, code, Scope())
@@ -116,6 +117,7 @@ class NodeQueries:
             raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED)
         token = self._turn.new_token()
         ticket = self._answers.wait(connection.number, header)
+        assert token not in self._snapshots, "a token is given once"
         self._snapshots[token] = ticket
         self._turn.out.append(MakeSnapshot(token, request.compression, request.types))
 
@@ -130,3 +132,13 @@ class NodeQueries:
             answers.refuse(waiting.connection, waiting.header, code)
         else:
             answers.reply(waiting.connection, waiting.header, event.data)
+
+    def tickets(self) -> list[int]:
+        """Return the tickets of the requests that wait here."""
+        return list(self._snapshots.values())
+
+    def check(self) -> None:
+        """Assert that snapshots are bounded, and each is made for one request."""
+        assert len(self._snapshots) <= _SNAPSHOTS_MAX, "snapshots that are made are bounded"
+        tickets = dict.fromkeys(self._snapshots.values())
+        assert len(tickets) == len(self._snapshots), "a request has one snapshot made"

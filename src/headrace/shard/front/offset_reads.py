@@ -64,6 +64,7 @@ class OffsetReads:
 
     def _go_on(self, number: int, header: RequestHeader, request: GetOffset, ticket: int) -> bool:
         """Begin again: user, group and topic may be others by now."""
+        assert ticket > 0, "a question that goes on has waited"
         return self._begin(self._answers.connections.bound(number), header, request, ticket)
 
     def _find(self, connection: Connection, request: GetOffset) -> OffsetKey | None:
@@ -89,4 +90,5 @@ class OffsetReads:
     def _read(self, key: OffsetKey, partition: int) -> StoredOffset | None:
         machine = self._partitions.find(key.group).machine
         stored = machine.stored_offset(key.kind, key.id)
+        assert stored is None or stored <= machine.current_offset, "a stored offset was consumed"
         return None if stored is None else StoredOffset(partition, machine.current_offset, stored)

@@ -61,6 +61,7 @@ class Orders:
             users.UPDATE_USER.code: self._without_options,
             clock.ACCEPT_TIME.code: self._accept_time,
         }
+        assert all(self._by_code[code] is order for code, order in others.items()), "one takes each"
 
     def order(
         self,
@@ -74,6 +75,7 @@ class Orders:
         Raises:
             RefusedError: It is malformed, or refused before consensus.
         """
+        assert header.session == connection.session, "the session was checked"
         request = command.decode_request(body)
         is_anew = is_partition(command.operation) and header.request in connection.spent
         stamped = msgspec.structs.replace(header, user_id=connection.user_id, is_anew=int(is_anew))
@@ -92,6 +94,7 @@ class Orders:
     ) -> None:
         time = self._clock.time
         accepted = AcceptTime(before=time.now, clock=max(time.now, time.clock))
+        assert accepted.before <= accepted.clock, "an accepted time does not go back"
         self._requests.submit(connection, header, encode(ACCEPT_TIME, accepted))
 
     # Streams, topics, groups.

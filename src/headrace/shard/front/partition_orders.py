@@ -139,6 +139,7 @@ class PartitionOrders:
             self._submit_to_partition(connection, header, place.namespace, body)
             return
         replica = self._partitions.find(place.namespace).replica
+        assert replica.group == place.namespace, "a partition has the group of its number"
         if self._plane.answer_again(replica, header, body):
             self._answers.expect(connection, header)
             return
@@ -163,6 +164,9 @@ class PartitionOrders:
             connection.spend(header)
             self._answers.reply(connection.number, header)
         else:
+            assert end < self._partitions.find(namespace).machine.next_offset, (
+                "only what is there goes"
+            )
             body = encode(TRIM_UP_TO, TrimUpTo(end))
             self._submit_to_partition(connection, header, namespace, body)
         self._audit_deletion(connection, request)
@@ -175,6 +179,7 @@ class PartitionOrders:
             raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED, partition=namespace)
         if local.fence is not None:
             raise RefusedError(Code.CANNOT_APPEND_MESSAGE, why=local.fence)
+        assert local.target.group == namespace, "a partition is found by its number"
         ticketed = msgspec.structs.replace(header, ticket=self._answers.next_ticket)
         self._answers.expect_ticketed(connection, ticketed)
         self._plane.put_request(local.replica, ticketed, body)

@@ -119,6 +119,7 @@ class Polls:
             raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED, partition=poll.key.group)
         if local.fence is not None:
             raise RefusedError(Code.CANNOT_READ_MESSAGE, why=local.fence)
+        assert poll.key.group == local.target.group, "a partition is found by its number"
         is_group = poll.request.consumer.kind == ConsumerKind.GROUP
         if is_group and not self._plane.is_current(local.replica):
             raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED)  # O6.2
@@ -140,6 +141,7 @@ class Polls:
             bytes_max=self._room.share(self._bytes_max_of(poll.connection)),
         )
         if polled is None:
+            assert ticket not in self._reading, "a token is given once"
             self._reading[ticket] = self._waiting(poll)
             self._partitions.storing.is_awake = True
             self._room.hold(ticket)
@@ -174,6 +176,7 @@ class Polls:
 
     def _answer(self, local: Local, poll: _Poll, polled: Polled) -> None:
         current = local.machine.current_offset
+        assert not polled.messages_count or polled.last_offset <= current, "it is committed"
         self._send(poll.connection, poll.header, poll.partition, current, polled)
         if poll.request.auto_commit and polled.messages_count:
             self.commits.commit(local, poll.key, polled.last_offset)
@@ -190,6 +193,7 @@ class Polls:
         if polled is None or not polled.messages_count:
             answers.reply(connection, header, _PREFIX.pack(partition, current, 0))
             return
+        assert polled.first_offset <= polled.last_offset, "an answer has a message"
         prefix = _PREFIX.pack(partition, current, polled.messages_count)
         size = len(prefix) + sum(len(part) for part in polled.parts)
         answers.reply_parts(connection, header, (prefix, *polled.parts), size)
@@ -223,6 +227,7 @@ class Polls:
     def _finish(self, local: Local, ticket: int, result: Polled | RefusedError) -> None:
         poll = self._reading.pop(ticket, None)
         self._room.release(ticket)
+        assert poll is None or poll.key.group == local.target.group, "a read is of its partition"
         if poll is None or self._answers.end(poll.ticket) is None:
             return
         try:
@@ -248,6 +253,7 @@ class Polls:
 
     def _go_on(self, poll: _Poll) -> bool:
         """Go on with a poll that waited for an offset; return whether it is answered."""
+        assert poll.ticket > 0, "a poll that goes on has waited"
         return not self._may_go_on(poll) or self._begin(poll)
 
     def _may_go_on(self, poll: _Poll) -> bool:
@@ -285,12 +291,17 @@ class Polls:
     def check(self) -> None:
         """Assert that polls which read hold room for their replies, and `check_awake`."""
         self.check_awake()
+        known = dict.fromkeys([*self._partitions.locals, *self._partitions.removed])
+        assert all(poll.key.group in known for poll in self._reading.values()), "it will be read"
+        assert all(size > 0 for size in self._sent.values()), "a reply that is counted has bytes"
         assert len(self._reading) <= self._settings.disk_polls_max, "polls of the disk are bounded"
         assert self._reading.keys() == self._room.holders(), "who reads holds room for a reply"
         for poll in [*self._reading.values(), *self._short]:
             assert poll.ticket > 0, "a poll that waits has its ticket"
         assert len(self._damages) <= _DAMAGES_MAX, "what was logged is remembered within bounds"
         self.commits.check()
+        tickets = self.tickets()
+        assert len(dict.fromkeys(tickets)) == len(tickets), "a poll waits in one place"
 
     def check_awake(self) -> None:
         """Assert, between turns, that what the partitions have for polls is taken."""
@@ -298,6 +309,11 @@ class Polls:
             assert self.is_awake, "what was read is answered"
         if self._short and not self.is_awake:
             assert self._room.is_short, "where there is room nobody waits for it"
+
+    def tickets(self) -> list[int]:
+        """Return the tickets of the requests that wait here, those for stored offsets too."""
+        polls = [*self._reading.values(), *self._short]
+        return [*[poll.ticket for poll in polls], *self.commits.tickets()]
 
     def _resume_short(self) -> None:
         """Go on with the polls that wait for room, in their order, as far as there is some."""
@@ -315,3 +331,4 @@ class Polls:
         for poll in gone:
             if self._answers.is_waiting(poll.ticket):
                 self._refuse(poll, Code.PARTITION_NOT_FOUND)
+        assert not any(each.key.group in removed for each in self._reading.values()), "all are told"

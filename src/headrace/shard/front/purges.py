@@ -24,6 +24,7 @@ class Purges:
         """Hold the answer of the metadata group back, if somebody waits for it."""
         ticket = self._answers.keep_waiting(effect)
         if ticket is not None:
+            assert ticket not in self._held, "a request has one answer"
             self._held[ticket] = effect.frame
             self.is_awake = True
 
@@ -39,11 +40,16 @@ class Purges:
             waiting = answers.end(ticket)
             if waiting is not None:
                 answers.send(waiting.connection, frame)
+        assert not self._held, "no answer leads to another that is held"
 
     def check(self) -> None:
         """Assert that a purge which waits is looked at."""
         if self._held:
             assert self.is_awake, "a purge that waits is looked at"
+
+    def tickets(self) -> list[int]:
+        """Return the tickets of the requests that wait here."""
+        return list(self._held)
 
     def tick(self) -> None:
         """Forget the answers for which nobody waits any more."""

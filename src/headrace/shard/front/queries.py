@@ -66,6 +66,10 @@ class Queries:
             segments.PLAN_SEGMENTS.code: self._plan_segments,
             GET_HOLDERS.code: self._get_holders,
         }
+        assert not self._answered.keys() & begun.keys(), "a command is answered in one way"
+        assert all(self._answered[code] is read for code, read in answered.items()), (
+            "one takes each"
+        )
 
     def read(
         self,
@@ -108,6 +112,7 @@ class Queries:
     def _client(self, connection: Connection) -> clients.ClientDetails:
         memberships = reads.memberships_of(self._metadata.state, connection.client)
         user_id = connection.user_id
+        assert (user_id == NO_USER) == (connection.session == 0), "a session is that of a user"
         client = clients.Client(
             client_id=connection.short_id,
             user_id=clients.NOT_LOGGED_IN if user_id == NO_USER else user_id,

@@ -62,6 +62,7 @@ class Router:
 
     def route(self, connection: Connection, frame: Buffer) -> None:
         """Take one frame, and have it answered."""
+        assert connection.heard <= self._clock.now, "ticks do not go back"
         connection.heard = self._clock.now
         header: RequestHeader | None = None
         try:

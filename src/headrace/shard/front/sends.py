@@ -42,6 +42,7 @@ def read_send_header(connection: Connection, frame: Buffer, ticket: int) -> Requ
     if client == 0:
         raise RemoteError("request without a client id")
     spent = connection.spent
+    assert not connection.session or spent.client == connection.client, "they are its own"
     return RequestHeader(
         client=client,
         request=request,
@@ -108,6 +109,7 @@ class Sends:
         key = (bytes(frame[HEADER_BYTES : start - 4]), user_id)
         if key in self._routes:
             local = self._routes[key]
+            assert self._partitions.locals[local.target.group] is local, "a route leads to one here"
         else:
             request = SEND_MESSAGES.decode_request(memoryview(frame)[HEADER_BYTES:])
             try:

@@ -41,6 +41,7 @@ class Spent:
             self.highest = number
         elif -above <= WINDOW:
             self._numbers |= 1 << -above
+        assert self.highest >= number, "no number above the highest is spent"
 
     def check(self) -> None:
         """Assert that the bits are those of numbers in the window, the highest among them."""
