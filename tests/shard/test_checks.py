@@ -3,12 +3,16 @@
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
-from headrace.shard.front.connections import Connection, Connections, Phase
+from headrace.ports.segments import RemovePartition
+from headrace.shard.front.connections import NO_USER, Connection, Connections, Phase
+from headrace.shard.owned.local import Local
 from headrace.vsr.timeouts import Timer
 from headrace.wire.commands import session, streams, topics
 from headrace.wire.numbers import Operation, Transport
+from headrace.wire.requests import RequestHeader
 from tests.shard.whole import ROOT, Client, Whole
 
 Shatter = Callable[[Any], object]
@@ -35,9 +39,21 @@ def first(node: Whole) -> int:
     return next(iter(node.shard.partitions.locals))
 
 
+def local_of(node: Whole) -> Local:
+    return node.shard.partitions.locals[first(node)]
+
+
+def connection_of(node: Whole) -> Connection:
+    return next(iter(node.shard.front.connections.all()))
+
+
 def spend_twice(node: Whole) -> None:
-    connection = next(iter(node.shard.front.connections.all()))
-    connection.spent._numbers &= ~1
+    connection_of(node).spent._numbers &= ~1
+
+
+def wait_twice(node: Whole) -> None:
+    node.shard.front.node._snapshots[1] = 0
+    node.shard._room.users._continuations[1] = (0, lambda *_: None)
 
 
 BREAKS: dict[str, tuple[Shatter, str]] = {
@@ -105,6 +121,75 @@ BREAKS: dict[str, tuple[Shatter, str]] = {
     "partitions that were not told of a checkpoint": (
         lambda node: setattr(node.shard._data_stages, "_checkpoints_done", -1),
         "partitions are told",
+    ),
+    "a request that waits for nothing": (
+        lambda node: node.shard.front.answers.wait(connection_of(node).number, RequestHeader()),
+        "no request that waits is forgotten",
+    ),
+    "a request in two places": (wait_twice, "a request waits in one place"),
+    "a request with two snapshots": (
+        lambda node: node.shard.front.node._snapshots.update({1: 5, 2: 5}),
+        "a request has one snapshot made",
+    ),
+    "snapshots without a bound": (
+        lambda node: node.shard.front.node._snapshots.update(enumerate(range(5))),
+        "snapshots that are made are bounded",
+    ),
+    "a session of nobody": (
+        lambda node: setattr(connection_of(node), "user_id", NO_USER),
+        "a session is that of a user",
+    ),
+    "a session of an op that is to come": (
+        lambda node: setattr(connection_of(node), "session", 10**9),
+        "a session began with an applied op",
+    ),
+    "a login by a ticket that nobody has": (
+        lambda node: setattr(connection_of(node), "login", 10**6),
+        "a login waits by a ticket that was given",
+    ),
+    "files that go before their partition": (
+        lambda node: node.shard.partitions._removals.append(
+            (0, RemovePartition(first(node), local_of(node).target.created_revision))
+        ),
+        "files of a partition that is here stay",
+    ),
+    "a partition that metadata does not describe": (
+        lambda node: setattr(
+            local_of(node), "target", msgspec.structs.replace(local_of(node).target, bytes_max=1)
+        ),
+        "a partition is as metadata says",
+    ),
+    "a fence that is not reported": (
+        lambda node: node.shard.partitions.shared.fenced.update({local_of(node).machine: None}),
+        "a fence is reported in the turn",
+    ),
+    "an op that is proposed once": (
+        lambda node: node.shard.partitions._awaited.put(first(node), Operation.LOST_RANGE, 10**6),
+        "an op is proposed again in time",
+    ),
+    "a report from the future": (
+        lambda node: node.shard.partitions.retention._held._held_told.update({None: (1, 10**9)}),
+        "nothing was seen in the future",
+    ),
+    "a second group of metadata": (
+        lambda node: node.shard.metadata.plane.groups.update({99: node.shard.metadata.replica}),
+        "metadata is one group",
+    ),
+    "a checkpoint that is written before it is captured": (
+        lambda node: setattr(node.shard.data_plane.checkpoints, "is_writing", True),
+        "the flag is that of the phase",
+    ),
+    "an end without a last checkpoint": (
+        lambda node: setattr(node.shard.data_plane.inbox, "has_ended", True),
+        "the last checkpoint is the end",
+    ),
+    "a time that was never believed": (
+        lambda node: setattr(node.shard.clock.time, "_newest", 0),
+        "the newest time that was believed is known",
+    ),
+    "a stage that is left for the next turn": (
+        lambda node: setattr(node.shard._data_stages.again, "is_awake", True),
+        "what is stored again is stored in the same turn",
     ),
 }
 

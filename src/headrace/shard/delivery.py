@@ -65,11 +65,13 @@ class Delivery:
         if is_eviction:
             self._evict(connection, asked, effect)
         elif operation == Operation.SEND_MESSAGES:
+            assert asked.client == effect.client, "an answer reaches the client that asked"
             answers.send_settled(connection, asked, frame)
         else:
             self._deliver_other(connection, asked, operation, frame)
 
     def _evict(self, connection: Connection, asked: RequestHeader, effect: SendReply) -> None:
+        assert effect.client in (connection.client, asked.client), "who is evicted is told"
         if asked.operation == Operation.REGISTER:
             self._answers.send(connection.number, effect.frame)
         else:

@@ -44,6 +44,7 @@ class MetadataGroup:
         self.replica = self.plane.groups[METADATA_GROUP]
         self._replica_state = self.replica.state
         self.boot_head = self.replica.op  # the end of the log as the disk had it
+        assert self.replica.commit_min <= self.boot_head, "what is applied is in the log"
 
     @property
     def state(self) -> State:
@@ -106,3 +107,10 @@ class MetadataGroup:
 
     def _reserve_parts(self, operation: int, body: Buffer) -> int:
         return metadata_reserve_parts(self.state, operation, body)
+
+    def check(self) -> None:
+        """Assert that the group is the only one of its plane, and its parts are of one state."""
+        assert list(self.plane.groups) == [METADATA_GROUP], "metadata is one group"
+        assert self.plane.groups[METADATA_GROUP] is self.replica, "the group stays the same"
+        assert self._replica_state is self.replica.state, "the commit is that of the group"
+        assert self.state.revision <= self.commit, "only an op changes what partitions must be"

@@ -80,6 +80,8 @@ class Shard:
     ) -> None:
         """Make a shard on its two stores; `watch` may look at what its machines are told."""
         self.settings = settings
+        assert settings.metadata.replica == settings.data.replica, "a node is one replica"
+        assert settings.metadata.replica_count == settings.data.replica_count, "of one cluster"
         self.clock = clock = Clock(settings.clock_tolerance)
         self._turn = turn = Turn(clock)
         self.metadata = group = MetadataGroup(
@@ -203,6 +205,8 @@ class Shard:
         self._metadata_stage.check()
         self._data_stages.check()
         self._backpressure.check()
+        self.metadata.check()
+        self.front.answers.check_places([*self.front.tickets(), *self._room.tickets()])
         assert self._sweep_due <= self.clock.now + _SWEEP_TICKS, "it sweeps once a second"
 
     def check_awake(self) -> None:
@@ -266,6 +270,7 @@ class Shard:
 
     def _on_ticked(self, event: Ticked) -> None:
         told = self._timekeeper.tick(event)
+        assert told.now == self.clock.now, "all parts have the tick of the shard"
         for plane in self._planes:
             plane.take(told)
         self.front.answers.expire(self._withdraw)

@@ -69,6 +69,7 @@ class MetadataStage:
         """Assert that the room of logins begins with the group."""
         is_begun = self._plane.has_begun
         assert not self.has_begun or is_begun, "nobody gets in before the group lives"
+        assert self.has_begun or not is_begun, "a group that lives lets clients in"
 
 
 class DataStages:
@@ -89,6 +90,7 @@ class DataStages:
         plane = self._plane
         self._delivery.emit(DATA_STORE, plane.close_turn())
         done_count = plane.checkpoints.done_count
+        assert self._checkpoints_done <= done_count, "checkpoints are counted up"
         if done_count != self._checkpoints_done:
             self._checkpoints_done = done_count
             self._partitions.flushes.on_checkpointed()
@@ -121,3 +123,4 @@ class DataStages:
         done, plane = self._checkpoints_done, self._plane
         assert done <= plane.checkpoints.done_count, "nobody is told of one that is not durable"
         assert plane.inbox.is_awake or done == plane.checkpoints.done_count, "partitions are told"
+        assert not self.again.is_awake, "what is stored again is stored in the same turn"

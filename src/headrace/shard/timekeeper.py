@@ -41,6 +41,7 @@ class Timekeeper:
 
     def tick(self, event: Ticked) -> Ticked:
         """Let time pass; return the event as others may see it."""
+        assert event.now >= self._clock.now, "ticks do not go back"
         self._learn()
         self._time.tick(event.now, event.wall)
         self._clock.now = event.now
@@ -50,6 +51,7 @@ class Timekeeper:
     def look(self, wall: int) -> None:
         """Take what the clock says between two ticks."""
         time, stamp = self._time, self._metadata.machine.state.timestamp
+        assert stamp >= self._learnt, "committed stamps do not fall"
         if stamp != self._learnt or time.now < stamp:
             self._learn()
         time.look(wall)
@@ -76,6 +78,7 @@ class Timekeeper:
             # A replica that comes back knows its log before it hears how far that is committed.
             self._time.learn(self._metadata.replica.timestamp, is_committed=False)
             return
+        assert stamp >= self._learnt, "committed stamps do not fall"
         self._learnt = stamp
         self._time.learn(stamp, supported=self._supported_time)
 
@@ -91,5 +94,7 @@ class Timekeeper:
     def check(self) -> None:
         """Assert that all parts go by the same time."""
         self._time.check()
+        assert self._time is self._clock.time, "one time is believed"
+        assert self._learnt <= self._newest_stamp, "only a committed stamp was learnt"
         for plane in self._planes:
             plane.check_time(self._clock.now, self._time.now)
