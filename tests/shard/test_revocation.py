@@ -6,7 +6,13 @@ import pytest
 from headrace.base.limits import MIB
 from headrace.shard.logins.revocation import ENDED
 from headrace.wire.commands import groups, messages, streams, tokens, topics, users
-from headrace.wire.commands.session import LOGIN_PASSWORD, LOGOUT, PasswordLogin, Register
+from headrace.wire.commands.session import (
+    LOGIN_PASSWORD,
+    LOGOUT,
+    PasswordLogin,
+    Register,
+    TokenLogin,
+)
 from headrace.wire.errors import Code, RefusedError
 from headrace.wire.evictions import EvictedError, EvictionReason
 from headrace.wire.identifiers import Consumer, First, Next
@@ -329,3 +335,27 @@ def test_a_session_cannot_guess_by_changing_passwords() -> None:
             anna.ask(users.CHANGE_PASSWORD, guess)
     with pytest.raises(RefusedError, match=str(int(Code.TRANSIENT_NOT_ACCEPTED))):
         anna.ask(users.CHANGE_PASSWORD, guess)
+
+
+def test_the_later_of_two_logins_of_a_connection_has_the_earlier_client_leave() -> None:
+    """Else the table would take it for connected, and its groups would keep it for good."""
+    node = Whole()
+    root, anna = with_anna(node)
+    root.ask(users.CREATE_USER, make_user("bob"))
+    token = anna.ask(tokens.CREATE_TOKEN, tokens.CreateToken("token", 0)).token
+    both = Client(node, 501)
+    by_token = both.make_frame(LOGIN_PASSWORD, Register(VERSION, token=TokenLogin(token.encode())))
+    both.client = 502
+    by_password = both.make_frame(
+        LOGIN_PASSWORD, Register(VERSION, password=PasswordLogin("bob", b"secret"))
+    )
+    node.is_verifying = False
+    both.post(by_token, by_password)
+    assert node.shard.metadata.sessions.is_connected(501)
+    held, node.unverified = node.unverified, []
+    for event in held:
+        node.step(event)
+    node.tick(3)
+    sessions = node.shard.metadata.sessions
+    assert (sessions.is_connected(501), sessions.is_connected(502)) == (False, True)
+    node.shard.check()

@@ -82,3 +82,12 @@ class Disconnects:
                 reason = EvictionReason.STALE_CLIENT
                 self._answers.evict(connection.number, connection.client, reason)
                 self.release(connection)
+
+    def check(self) -> None:
+        """Assert that whoever the table of a single node takes for connected is, or will leave."""
+        plane, sessions = self._metadata.plane, self._metadata.sessions
+        if plane.config.replica_count > 1 or not plane.has_begun:
+            return  # It may be connected to another node.
+        for client in sessions.connected_clients():
+            is_here = self._connections.of_client(client) is not None
+            assert is_here or client in self._gone, "who has no connection leaves its groups"

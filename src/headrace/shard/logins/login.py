@@ -313,7 +313,12 @@ class Logins:
         old = self._connections.of_client(client)
         if old is not None and old is not connection:
             self._turn.out.append(ConnectionTrusted(old.number, is_trusted=False))
+        before = connection.client
         self._connections.bind(connection, client=client, credential=credential, session=session)
+        if before not in (0, client):
+            self._disconnects.lose(
+                before
+            )  # Two logins came at once: the later one has the connection.
         self._turn.out.append(ConnectionTrusted(connection.number))
         user = self._metadata.state.users.find(credential.user_id)
         assert user is not None
@@ -351,6 +356,7 @@ class Logins:
         """Assert that a connection waits for one login, whose password is being compared."""
         waiting = [each for each in self._pending.values() if self._answers.is_waiting(each.ticket)]
         for each in waiting:
+            assert each.connection in self._connections.by_number, "who waits is connected"
             connection = self._connections.get(each.connection)
             assert connection is None or connection.login == each.ticket, "one login at a time"
         tickets = dict.fromkeys(each.ticket for each in self._pending.values())

@@ -96,6 +96,15 @@ class Revocation:
         for number in self._ending:
             assert self._connections.by_number[number].phase is Phase.OVER, "what ends is over"
 
+    def check_sessions(self) -> None:
+        """Assert, between turns, that every session rests on what the metadata says (SE-4)."""
+        state = self._metadata.state
+        for connection in self._connections.all():
+            if connection.is_bound:
+                assert connection.credential is not None
+                # Tokens that expire are looked for once a second.
+                assert holds(connection.credential, state, 0), "a session rests on what holds"
+
     def end_expired(self) -> None:
         """End the sessions of tokens whose time is over: no op says so."""
         for connection in list(self._connections.all()):

@@ -75,4 +75,6 @@ class LoginRoom:
         """Assert that logins, orders with secrets and ends of sessions are in order."""
         self.logins.check()
         self.users.check()
+        self.disconnects.check()
         self.revocation.check()
+        self.revocation.check_sessions()
