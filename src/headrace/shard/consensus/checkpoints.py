@@ -333,6 +333,9 @@ class Checkpoints:
         assert self._served.keys() <= self._groups.keys(), "what is gone waits for nothing"
         assert self._asleep.keys() <= self._groups.keys(), "who woke is here"
         assert self._durable.keys() <= known.keys(), "what is gone is forgotten"
+        assert not self._durable.keys() & self._gone.keys(), "what is gone is in no checkpoint"
+        for group in self._captured:
+            assert group in known or group in self._gone, "what is captured is known, or went since"
         for group in self._pending:
             assert group not in self._captured, "a group is captured once"
             assert group not in self.dirty, "a group that is to be captured has not changed"
@@ -340,6 +343,9 @@ class Checkpoints:
             if group not in self.dirty and group not in self._pending:
                 is_held = group in self._captured or group in self._durable
                 assert is_held, "a group that has not changed is in a checkpoint"
+        assert all(group in self._captured for group in self._unflushed), "captured, then flushed"
+        kept = [replica.group for replica in self._retained]
+        assert all(group in self._captured for group in kept), "who keeps ops is captured"
 
 
 def _commit_op(checkpoint: GroupCheckpoint | None) -> int:

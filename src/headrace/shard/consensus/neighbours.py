@@ -270,3 +270,6 @@ class Neighbours:
         for peer in self._peers.values():
             peer.check(now)
             assert peer.asks.keys() <= groups.keys(), "nothing is promised of a group that is gone"
+            assert all(group in groups for group in peer.untold()), (
+                "news are of groups that are here"
+            )

@@ -95,3 +95,5 @@ class Orphans:
         """Assert that it asks before it is answered, and is answered before it is over."""
         assert self._is_asked or self._listed is None, "only who asked is answered"
         assert not self.is_over or self._listed is not None, "it ends when it is answered"
+        is_waiting = self._is_asked and self._listed is None
+        assert bool(self._shared.awaited(self)) == is_waiting, "who asked waits for one answer"

@@ -114,6 +114,12 @@ class OwnOps:
         assert self.awaited.ops.keys() <= self._partitions.keys(), "who is gone applies nothing"
         for _, due in self.awaited.ops.values():
             assert due <= self._clock.now + _PROPOSE_AGAIN_TICKS, "an op is proposed again in time"
+        lost = [
+            group for group, (what, _) in self.awaited.ops.items() if what == Operation.LOST_RANGE
+        ]
+        assert all(self._partitions[group].lost_until > 0 for group in lost), (
+            "only what is lost is said"
+        )
 
     def check_awake(self) -> None:
         """Assert that an op which may be applied, or is due, is looked after in the next turn."""
