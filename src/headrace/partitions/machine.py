@@ -301,15 +301,13 @@ class PartitionMachine:
         return body
 
     def _stamp(self, body: Buffer, timestamp: int) -> Buffer:
-        fence = self._writer.fence
-        if fence is not None:
+        if (fence := self._writer.fence) is not None:
             raise RefusedError(Code.CANNOT_APPEND_MESSAGE, what=fence)
         if type(body) is not bytearray and (type(body) is not memoryview or body.readonly):
             body = bytearray(body)
         prepared = self._prepared
-        assert (
-            prepared.generation > self._generation or prepared.next_offset >= self._log.next_offset
-        ), "offsets of one history are given out in order"
+        is_new_history, end_offset = prepared.generation > self._generation, self._log.next_offset
+        assert is_new_history or prepared.next_offset >= end_offset, "offsets are given in order"
         if len(body) < BATCH_HEADER_BYTES:
             raise DecodeError(f"batch of {len(body)} bytes")
         (messages_count,) = _COUNT.unpack_from(body, MESSAGE_COUNT_AT)
