@@ -143,7 +143,7 @@ def consume_one_by_one(place: Place, size: int, count: int) -> Lap:
 
 
 def lap_since(began: float, busy: float, count: int) -> Lap:
-    """Give a lap of `count` messages that began at these times."""
+    """Return a lap of `count` messages that began at these times."""
     seconds, cpu = time.perf_counter() - began, time.process_time() - busy
     return Lap(count / seconds, cpu / count * 1e6)
 

@@ -258,7 +258,7 @@ class Bench:
 
 
 def kafka_lap(kafka: Kafka, count: int) -> Lap:
-    """Give a lap of confluent-kafka as the arms give theirs."""
+    """Return a lap of confluent-kafka in the form of the other arms."""
     seconds, busy = kafka.send()
     return Lap(count / seconds, busy / count * 1e6)
 

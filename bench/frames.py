@@ -179,7 +179,7 @@ class Connection:
         self._socket.sendall(frame)
 
     def take(self, command: Command[_Q, _R]) -> _R:
-        """Give the next reply.
+        """Return the next reply.
 
         Raises:
             RefusedError: The server refused the request.

@@ -55,7 +55,7 @@ def test_an_answer_may_begin_with_whole_batches_of_the_memory() -> None:
 
 
 def one_stretch(payload_bytes: int = 100) -> Stage:
-    """Give a partition whose batches, of three messages each, are one piece of one file."""
+    """Return a partition whose batches, of three messages each, are one piece of one file."""
     stage = Stage(make_options(segment_bytes=PLENTY, piece_bytes=PLENTY, index_step_bytes=PLENTY))
     for _ in range(15):
         stage.send(3, 100)

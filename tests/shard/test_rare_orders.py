@@ -52,7 +52,7 @@ def delete_topic(client: Client) -> None:
 
 
 def leads(node: Whole) -> bool:
-    """Tell whether a node leads its only partition."""
+    """Return whether a node leads its only partition."""
     (replica,) = node.shard.data_plane.groups.values()
     return replica.is_primary
 
@@ -259,7 +259,7 @@ def test_a_frame_of_a_kind_that_no_group_takes_is_counted_and_dropped() -> None:
 
 
 def beat_of(trio: Trio, journal: int, *beats: GroupBeat) -> bytes:
-    """Give a heartbeat of the second node."""
+    """Return a heartbeat of the second node."""
     life = trio.nodes[1].shard.metadata.plane.shared.life
     header = NodeHeartbeatHeader(cluster=1, replica=1, life=life, journal=journal)
     return seal_frame(NODE_HEARTBEAT, header, encode_beats(beats))

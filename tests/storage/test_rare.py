@@ -112,7 +112,7 @@ def test_the_newest_view_of_a_group_counts_wherever_it_stands() -> None:
 
 
 def over_the_edge() -> tuple[dict[str, bytes], Head, Head]:
-    """Give files, and the last record of the first of them and the first of the next.
+    """Return files, and the last record of the first of them and the first of the next.
 
     None of these two was synced.
     """

@@ -57,7 +57,7 @@ class Bench:
             self._answers.append(answer)
 
     def events(self) -> list[DiskEvent]:
-        """Give the events so far, those that answer an effect at once first."""
+        """Return the events so far, those that answer an effect at once first."""
         answers, self._answers = self._answers, []
         return answers + self.disk.take_events()
 
