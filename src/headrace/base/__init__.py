@@ -1,1 +1,1 @@
-"""Words everyone uses: ids, limits, checksums, the seeded generator."""
+"""Words everyone uses: ids, limits, placement, checksums, the seeded generator."""

@@ -15,6 +15,7 @@ GroupId = NewType("GroupId", int)  # a consensus group: a packed namespace, or M
 StreamId = NewType("StreamId", int)
 TopicId = NewType("TopicId", int)
 PartitionId = NewType("PartitionId", int)
+ShardId = NewType("ShardId", int)  # a process of a node, or another number of `base.placement`
 Micros = NewType("Micros", int)  # microseconds: since the Unix epoch, or a duration
 Checksum = NewType("Checksum", int)  # XXH3-64; zero is never a valid one
 
