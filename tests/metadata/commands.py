@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from headrace.metadata import reads, resolve
+from headrace.metadata import lookups, resolve
 from headrace.metadata.describe import nothing_stored
 from headrace.metadata.machine import MetadataMachine
 from headrace.wire.commands.groups import GetGroup, SyncGroup
@@ -105,7 +105,7 @@ class Commands:
 
     def do_sync(self, path: str, client: str) -> list[str]:
         request = SyncGroup(*(named(word) for word in path.split("/")))
-        assigned = reads.sync_group(self.stage.state, request, int(client))
+        assigned = lookups.sync_group(self.stage.state, request, int(client))
         if assigned is None:
             return ["no member"]
         return [f"generation {assigned.generation}: {listed(assigned.partitions)}"]
@@ -147,9 +147,9 @@ class Commands:
     def do_show(self) -> list[str]:
         state = self.stage.state
         lines = []
-        for stream in reads.get_streams(state, nothing_stored):
+        for stream in lookups.get_streams(state, nothing_stored):
             lines.append(f"stream {stream.id} {stream.name}")
-            for topic in reads.get_topics(state, stream.id, nothing_stored):
+            for topic in lookups.get_topics(state, stream.id, nothing_stored):
                 partitions = self.show_partitions(stream, topic)
                 lines.append(f"  topic {topic.id} {topic.name}, {partitions}")
                 lines += self.show_groups(stream, topic)
@@ -165,7 +165,7 @@ class Commands:
         state = self.stage.state
         lines = []
         for each in self.stage.topic(stream.id, topic.id).groups:
-            found = reads.get_group(state, GetGroup(stream.id, topic.id, each.id))
+            found = lookups.get_group(state, GetGroup(stream.id, topic.id, each.id))
             assert found is not None
             shares = [f"{one.id} has {listed(one.partitions)}" for one in found.members]
             lines.append(
@@ -176,15 +176,15 @@ class Commands:
 
     def do_show_users(self) -> list[str]:
         state = self.stage.state
-        return [line for user in reads.get_users(state) for line in self.show_user(user)]
+        return [line for user in lookups.get_users(state) for line in self.show_user(user)]
 
     def show_user(self, user: User) -> list[str]:
-        details = reads.get_user(self.stage.state, user.id)
+        details = lookups.get_user(self.stage.state, user.id)
         assert details is not None
         granted = "all" if user.id == 0 else words_of(details.permissions)
         lines = [f"user {user.id} {user.username} {user.status.name.lower()}: {granted}"]
         owner = resolve.user(self.stage.state, user.id)
-        for token in reads.get_tokens(self.stage.state, user.id):
+        for token in lookups.get_tokens(self.stage.state, user.id):
             end = (
                 f"until {(token.expires_at - START) // SECOND}" if token.expires_at else "for ever"
             )

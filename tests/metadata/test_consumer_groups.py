@@ -2,7 +2,7 @@ import pytest
 
 from headrace.groups.roster import may_poll, owns
 from headrace.metadata import group_changes
-from headrace.metadata.reads import memberships_of, sync_group
+from headrace.metadata.lookups import memberships_of, sync_group
 from headrace.metadata.target import live_group_ids
 from headrace.wire.commands.clients import Membership
 from headrace.wire.commands.groups import Assignment, SyncGroup

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.base.checksum import xxh3_64
+from headrace.metadata.lookups import Counts, count
 from headrace.metadata.machine import MetadataMachine
-from headrace.metadata.reads import Counts, count
 from headrace.metadata.state import State, Stream
 from headrace.ports.machine import Artifact, StateMachine, StoredPiece
 from headrace.ports.segments import SegmentFile

@@ -3,7 +3,7 @@ import pytest
 from headrace.base.ids import Namespace, PartitionId, StreamId, TopicId, pack_namespace
 from headrace.base.limits import FRAME_BYTES_MAX, GIB, MIB
 from headrace.metadata import topic_changes
-from headrace.metadata.reads import count
+from headrace.metadata.lookups import count
 from headrace.wire.codec import encode
 from headrace.wire.commands import internal, topics
 from headrace.wire.errors import Code, CorruptError

@@ -2,7 +2,7 @@ import msgspec
 import pytest
 
 from headrace.metadata import resolve, token_changes, user_changes
-from headrace.metadata.reads import get_tokens, get_user, get_users
+from headrace.metadata.lookups import get_tokens, get_user, get_users
 from headrace.wire.commands.tokens import EXPIRY_NEVER
 from headrace.wire.errors import Code, CorruptError, RefusedError
 from headrace.wire.numbers import Operation, UserStatus

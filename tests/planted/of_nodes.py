@@ -5,8 +5,8 @@ from headrace.partitions import (
     index,
     log,
     machine,
+    polling,
     proof,
-    reads,
     retention,
     snapshot,
     writer,
@@ -152,7 +152,7 @@ _PARTITIONS = (
         "old_history_served",
         "What a poll has gathered is good, whatever happened meanwhile.",
         Edit(
-            reads.Reads._has_more,
+            polling.Reads._has_more,
             "if poll.gathering.messages_count and poll.epoch == self.log.history_epoch:",
             "if poll.gathering.messages_count:",
         ),
@@ -250,7 +250,7 @@ _SEGMENTS = (
         "time_begins_in_memory",
         "If memory begins with a time, the files have nothing of it.",
         Edit(
-            reads.Reads._plan_timestamp,
+            polling.Reads._plan_timestamp,
             "self.tail.first_timestamp < timestamp",
             "self.tail.first_timestamp <= timestamp",
         ),
@@ -259,7 +259,7 @@ _SEGMENTS = (
         "damage_before_memory_passed",
         "Damage in a file does not concern a time that memory holds.",
         Edit(
-            reads.Reads._turn_to_tail,
+            polling.Reads._turn_to_tail,
             "self.tail.first_timestamp < timestamp",
             "self.tail.first_timestamp <= timestamp",
         ),
@@ -273,7 +273,7 @@ _SEGMENTS = (
         "last_before_the_next_offset",
         "The last message is the one before the next offset.",
         Edit(
-            reads.Reads._offset_of,
+            polling.Reads._offset_of,
             "self.log.segments[-1].end_offset - count",
             "self.log.next_offset - count",
         ),

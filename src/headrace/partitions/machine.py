@@ -31,8 +31,8 @@ from headrace.partitions.log import PartitionLog, Segment
 from headrace.partitions.offsets import ConsumerOffsets, StoredMark
 from headrace.partitions.options import PartitionOptions
 from headrace.partitions.plans import make_plan
+from headrace.partitions.polling import Reads
 from headrace.partitions.prepared import Prepared
-from headrace.partitions.reads import Reads
 from headrace.partitions.retention import droppable_count, surplus
 from headrace.partitions.shared import PartitionsShared
 from headrace.partitions.snapshot import (

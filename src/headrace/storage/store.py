@@ -45,9 +45,9 @@ from headrace.storage.journal import Journal, JournalStart
 from headrace.storage.judge import Cut
 from headrace.storage.marker import encode_marker
 from headrace.storage.moments import Moment
+from headrace.storage.op_reads import Reads
 from headrace.storage.opening import Loaded, LostError, Opener, RefusalError
 from headrace.storage.outbox import Outbox
-from headrace.storage.reads import Reads
 from headrace.storage.records import (
     ENTRY_BYTES,
     FLAG_BODY,

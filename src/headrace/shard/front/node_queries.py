@@ -5,7 +5,7 @@ Flow: route, reply.
 
 from typing import TYPE_CHECKING
 
-from headrace.metadata import admission, reads
+from headrace.metadata import admission, lookups
 from headrace.metadata.access import Scope, check_access
 from headrace.ports.host import HostFacts, MakeSnapshot, SnapshotMade
 from headrace.shard.front.answers import Answers
@@ -62,7 +62,7 @@ class NodeQueries:
     def _get_stats(self, connection: Connection, _: RequestHeader, __: None) -> system.Stats:
         self._check(connection, system.GET_STATS.code)
         facts, settings = self.facts, self._settings
-        counts = reads.count(self._metadata.state)
+        counts = lookups.count(self._metadata.state)
         machines = [local.machine for local in self._partitions.locals.values()]
         return system.Stats(
             process_id=facts.process_id,

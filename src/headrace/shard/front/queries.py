@@ -6,7 +6,7 @@ Flow: route, reply.
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from headrace.metadata import reads
+from headrace.metadata import lookups
 from headrace.metadata.access import Scope, check_access, reach
 from headrace.metadata.describe import PartitionStats
 from headrace.shard.front.answers import Answers
@@ -110,7 +110,7 @@ class Queries:
     # Clients.
 
     def _client(self, connection: Connection) -> clients.ClientDetails:
-        memberships = reads.memberships_of(self._metadata.state, connection.client)
+        memberships = lookups.memberships_of(self._metadata.state, connection.client)
         user_id = connection.user_id
         assert (user_id == NO_USER) == (connection.session == 0), "a session is that of a user"
         client = clients.Client(
@@ -145,19 +145,19 @@ class Queries:
         self, connection: Connection, _: RequestHeader, request: users.GetUser
     ) -> users.UserDetails | None:
         self._check(connection, users.GET_USER.code, Scope(user=request.user))
-        return reads.get_user(self._metadata.state, request.user)
+        return lookups.get_user(self._metadata.state, request.user)
 
     def _get_users(
         self, connection: Connection, _: RequestHeader, __: None
     ) -> tuple[users.User, ...]:
         self._check(connection, users.GET_USERS.code)
-        return reads.get_users(self._metadata.state)
+        return lookups.get_users(self._metadata.state)
 
     def _get_tokens(
         self, connection: Connection, _: RequestHeader, __: None
     ) -> tuple[tokens.Token, ...]:
         self._check(connection, tokens.GET_TOKENS.code)
-        return reads.get_tokens(self._metadata.state, connection.user_id)
+        return lookups.get_tokens(self._metadata.state, connection.user_id)
 
     # Streams, topics, groups.
 
@@ -165,43 +165,43 @@ class Queries:
         self, connection: Connection, _: RequestHeader, request: streams.GetStream
     ) -> streams.StreamDetails | None:
         self._check(connection, streams.GET_STREAM.code, Scope(request.stream))
-        return reads.get_stream(self._metadata.state, request.stream, self._stats_of)
+        return lookups.get_stream(self._metadata.state, request.stream, self._stats_of)
 
     def _get_streams(
         self, connection: Connection, _: RequestHeader, __: None
     ) -> tuple[streams.Stream, ...]:
         self._check(connection, streams.GET_STREAMS.code)
-        return reads.get_streams(self._metadata.state, self._stats_of)
+        return lookups.get_streams(self._metadata.state, self._stats_of)
 
     def _get_topic(
         self, connection: Connection, _: RequestHeader, request: topics.GetTopic
     ) -> topics.TopicDetails | None:
         self._check(connection, topics.GET_TOPIC.code, Scope(request.stream, request.topic))
-        return reads.get_topic(self._metadata.state, request, self._stats_of)
+        return lookups.get_topic(self._metadata.state, request, self._stats_of)
 
     def _get_topics(
         self, connection: Connection, _: RequestHeader, request: topics.GetTopics
     ) -> tuple[topics.Topic, ...]:
         self._check(connection, topics.GET_TOPICS.code, Scope(request.stream))
-        return reads.get_topics(self._metadata.state, request.stream, self._stats_of)
+        return lookups.get_topics(self._metadata.state, request.stream, self._stats_of)
 
     def _get_group(
         self, connection: Connection, _: RequestHeader, request: groups.GetGroup
     ) -> groups.GroupDetails | None:
         self._check(connection, groups.GET_GROUP.code, Scope(request.stream, request.topic))
-        return reads.get_group(self._metadata.state, request)
+        return lookups.get_group(self._metadata.state, request)
 
     def _get_groups(
         self, connection: Connection, _: RequestHeader, request: groups.GetGroups
     ) -> tuple[groups.Group, ...]:
         self._check(connection, groups.GET_GROUPS.code, Scope(request.stream, request.topic))
-        return reads.get_groups(self._metadata.state, request)
+        return lookups.get_groups(self._metadata.state, request)
 
     def _sync_group(
         self, connection: Connection, _: RequestHeader, request: groups.SyncGroup
     ) -> groups.Assignment | None:
         self._check(connection, groups.SYNC_GROUP.code, Scope(request.stream, request.topic))
-        return reads.sync_group(self._metadata.state, request, connection.client)
+        return lookups.sync_group(self._metadata.state, request, connection.client)
 
     # Partitions.
 

@@ -1,6 +1,6 @@
 import pytest
 
-from headrace.metadata import reads, resolve
+from headrace.metadata import lookups, resolve
 from headrace.metadata.describe import PartitionStats, nothing_stored
 from headrace.wire.commands import groups, streams, topics, users
 from headrace.wire.commands.groups import GetGroup, GetGroups, SyncGroup
@@ -36,21 +36,21 @@ def stats_of(namespace: int) -> PartitionStats | None:
 
 
 def test_streams_add_up_their_partitions(stage: Stage) -> None:
-    bank, shop = reads.get_streams(stage.state, stats_of)
+    bank, shop = lookups.get_streams(stage.state, stats_of)
     assert (bank.id, bank.name, bank.messages_count) == (0, "bank", 0)
     assert (shop.topics_count, shop.messages_count, shop.size_bytes) == (2, 12, 1200)
-    details = reads.get_stream(stage.state, "shop", stats_of)
+    details = lookups.get_stream(stage.state, "shop", stats_of)
     assert details is not None
     assert details.stream == shop
     assert [(topic.name, topic.messages_count) for topic in details.topics] == [
         ("orders", 1),
         ("parcels", 11),
     ]
-    assert details.topics == reads.get_topics(stage.state, 1, stats_of)
+    assert details.topics == lookups.get_topics(stage.state, 1, stats_of)
 
 
 def test_a_topic_shows_its_partitions(stage: Stage) -> None:
-    details = reads.get_topic(stage.state, GetTopic("shop", "orders"), stats_of)
+    details = lookups.get_topic(stage.state, GetTopic("shop", "orders"), stats_of)
     assert details is not None
     assert [part.messages_count for part in details.partitions] == [1, 0]
     assert [part.segments_count for part in details.partitions] == [1, 0]
@@ -59,40 +59,40 @@ def test_a_topic_shows_its_partitions(stage: Stage) -> None:
 
 def test_what_is_not_there(stage: Stage) -> None:
     state = stage.state
-    assert reads.get_stream(state, "none", nothing_stored) is None
-    assert reads.get_topic(state, GetTopic("none", 0), nothing_stored) is None
-    assert reads.get_topic(state, GetTopic("shop", 9), nothing_stored) is None
-    assert reads.get_topics(state, 9, nothing_stored) == ()
-    assert reads.get_group(state, GetGroup("shop", "orders", "none")) is None
-    assert code_of(reads.get_group, state, GetGroup(9, 0, 0)) == Code.STREAM_ID_NOT_FOUND
-    assert code_of(reads.get_groups, state, GetGroups(9, 0)) == Code.STREAM_ID_NOT_FOUND
-    assert code_of(reads.get_groups, state, GetGroups(1, 9)) == Code.TOPIC_ID_NOT_FOUND
+    assert lookups.get_stream(state, "none", nothing_stored) is None
+    assert lookups.get_topic(state, GetTopic("none", 0), nothing_stored) is None
+    assert lookups.get_topic(state, GetTopic("shop", 9), nothing_stored) is None
+    assert lookups.get_topics(state, 9, nothing_stored) == ()
+    assert lookups.get_group(state, GetGroup("shop", "orders", "none")) is None
+    assert code_of(lookups.get_group, state, GetGroup(9, 0, 0)) == Code.STREAM_ID_NOT_FOUND
+    assert code_of(lookups.get_groups, state, GetGroups(9, 0)) == Code.STREAM_ID_NOT_FOUND
+    assert code_of(lookups.get_groups, state, GetGroups(1, 9)) == Code.TOPIC_ID_NOT_FOUND
     for missing in (("shop", "orders", 9), ("shop", "none", 0), ("none", "orders", 0)):
-        assert reads.sync_group(state, SyncGroup(*missing), 5) is None
-    assert reads.sync_group(state, SyncGroup("shop", "orders", 0), 6) is None
+        assert lookups.sync_group(state, SyncGroup(*missing), 5) is None
+    assert lookups.sync_group(state, SyncGroup("shop", "orders", 0), 6) is None
 
 
 def test_groups_show_their_members(stage: Stage) -> None:
-    details = reads.get_group(stage.state, GetGroup(1, 0, "billing"))
+    details = lookups.get_group(stage.state, GetGroup(1, 0, "billing"))
     assert details is not None
     assert details.members == (groups.Member(0, (0, 1)),)
-    assert reads.get_groups(stage.state, GetGroups("shop", "orders")) == (details.group,)
+    assert lookups.get_groups(stage.state, GetGroups("shop", "orders")) == (details.group,)
 
 
 def test_replies_fit_the_wire(stage: Stage) -> None:
     """What reads give can be written and read back."""
-    stream = reads.get_stream(stage.state, "shop", stats_of)
+    stream = lookups.get_stream(stage.state, "shop", stats_of)
     assert streams.GET_STREAM.decode_reply(streams.GET_STREAM.encode_reply(stream)) == stream
-    topic = reads.get_topic(stage.state, GetTopic(1, 0), stats_of)
+    topic = lookups.get_topic(stage.state, GetTopic(1, 0), stats_of)
     assert topics.GET_TOPIC.decode_reply(topics.GET_TOPIC.encode_reply(topic)) == topic
-    group = reads.get_group(stage.state, GetGroup(1, 0, 0))
+    group = lookups.get_group(stage.state, GetGroup(1, 0, 0))
     assert groups.GET_GROUP.decode_reply(groups.GET_GROUP.encode_reply(group)) == group
-    user = reads.get_user(stage.state, 0)
+    user = lookups.get_user(stage.state, 0)
     assert users.GET_USER.decode_reply(users.GET_USER.encode_reply(user)) == user
 
 
 def test_everything_is_counted(stage: Stage) -> None:
-    assert reads.count(stage.state) == reads.Counts(
+    assert lookups.count(stage.state) == lookups.Counts(
         streams=2, topics=2, partitions=3, consumer_groups=1, users=1
     )
 
@@ -112,7 +112,7 @@ def test_a_route_names_the_missing_level(stage: Stage) -> None:
 
 
 def test_root_shows_what_it_may_do(stage: Stage) -> None:
-    found = reads.get_user(stage.state, 0)
+    found = lookups.get_user(stage.state, 0)
     assert found is not None
     assert found.permissions is not None
     everywhere = found.permissions.everywhere
