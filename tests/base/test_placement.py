@@ -24,6 +24,7 @@ from headrace.base.placement import (
     METADATA_SHARD,
     OWNER_NONE,
     SHARDS_MAX,
+    Placement,
     murmur3_32,
     owner_of,
 )
@@ -119,3 +120,11 @@ def test_no_shard_has_the_number_of_the_gateway_or_of_nobody() -> None:
     """SH-8: the highest shard is below both."""
     highest = ShardId(SHARDS_MAX - 1)
     assert (highest, GATEWAY, OWNER_NONE) == (65_533, 65_534, 65_535)
+
+
+def test_a_shard_owns_what_is_placed_on_it_and_one_alone_owns_all() -> None:
+    """SH-3."""
+    group = pack_namespace(Namespace(StreamId(1), TopicId(2), PartitionId(3)))
+    assert Placement().owns(group)
+    owners = [shard for shard in range(5) if Placement(ShardId(shard), 5).owns(group)]
+    assert owners == [owner_of(group, 5)] == [Placement(ShardId(0), 5).owner(group)]

@@ -8,6 +8,8 @@ The hash is 32-bit MurmurHash3, written out: eight bytes of input need few of it
 about two microseconds, so whoever asks for every frame keeps the answer by group.
 """
 
+from typing import NamedTuple
+
 from headrace.base.ids import METADATA_GROUP, GroupId, ShardId, is_partition_group
 
 METADATA_SHARD = ShardId(0)
@@ -16,6 +18,22 @@ GATEWAY = ShardId(65_534)  # the member of the bus that owns nothing
 SHARDS_MAX = 65_534  # so that neither of these is the number of a shard (SH-8)
 
 _MASK = (1 << 32) - 1
+
+
+class Placement(NamedTuple):
+    """Which shard of how many this is."""
+
+    shard: ShardId = METADATA_SHARD
+    shard_count: int = 1
+
+    def owner(self, group: GroupId) -> ShardId:
+        """Return the shard that owns a group."""
+        return owner_of(group, self.shard_count)
+
+    def owns(self, group: GroupId) -> bool:
+        """Whether a group is this shard's; a shard that is alone owns all."""
+        return self.shard_count == 1 or owner_of(group, self.shard_count) == self.shard
+
 
 assert METADATA_SHARD < SHARDS_MAX <= GATEWAY < OWNER_NONE < 1 << 16
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from headrace.base.limits import SEGMENT_BYTES_MAX
+from headrace.base.placement import Placement
 from headrace.metadata.admission import TopicDefaults
 from headrace.partitions.index import INDEX_STEP_BYTES
 from headrace.partitions.options import AheadPolicy
@@ -29,6 +30,7 @@ class ShardSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     metadata: PlaneConfig
     data: PlaneConfig
+    placement: Placement = Placement()
     topic_defaults: TopicDefaults
     profile: str = "serve"  # how the node was started, for those who ask
     server_version: str
