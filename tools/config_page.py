@@ -58,7 +58,7 @@ def render() -> str:
 
 def _row(declared: Declared) -> str:
     setting = declared.setting
-    default = setting.kind.show(declared.default)
+    default = setting.kind.show(declared.default) or "empty"
     if setting.dev is not None:
         # The one secret among the defaults is known to everybody.
         dev = "iggy" if setting.is_secret else setting.kind.show(setting.dev)

@@ -3,6 +3,7 @@
 import stat
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
@@ -12,6 +13,7 @@ import pytest
 from headrace.cli.exits import Exit
 from headrace.cli.main import run
 from headrace.cli.node.run import BOOTSTRAP_MODULE
+from headrace.server import shard_count
 from headrace.server.config.load import ServerConfig
 from tests.watched_nodes import hand_in
 
@@ -24,10 +26,14 @@ class Starts:
         self.config: ServerConfig | None = None
         self.profile = ""
         self.is_throwaway = False
+        self.cpus: Sequence[int] = ()
         self.was_folder_private = False
 
-    def run(self, config: ServerConfig, *, profile: str, is_throwaway: bool) -> int:
+    def run(
+        self, config: ServerConfig, *, profile: str, is_throwaway: bool, cpus: Sequence[int]
+    ) -> int:
         self.config, self.profile, self.is_throwaway = config, profile, is_throwaway
+        self.cpus = cpus
         folder = config.server.data_dir
         self.was_folder_private = folder.is_dir() and stat.S_IMODE(folder.stat().st_mode) == 0o700
         return self.code
@@ -110,8 +116,6 @@ def test_dev_keeps_a_folder_that_was_named(
         (["dev", "--tcp", "0.0.0.0:8090"], "must be on loopback under `headrace dev`"),
         (["dev", "--http", "[::]:3000"], "must be on loopback under `headrace dev`"),
         (["dev", "--nodes", "3"], "--nodes 3: a cluster of several nodes comes later"),
-        (["dev", "--shards", "2"], "server.shards = 2 (flag --shards): must be 1: more shards"),
-        (["serve", "--shards", "0"], 'server.shards = "0" (flag --shards): allowed 1 to 65534'),
         (["serve", "--config", "no-such"], "no-such: No such file or directory"),
         (["serve", "--tcp", "x"], "has no port"),
         (["serve", "--tcp", "0.0.0.0:0"], "must be on loopback without TLS, or"),
@@ -128,6 +132,128 @@ def test_refusals(
     assert words in told.err
     assert told.err.count("\n") == 1
     assert starts.config is None
+
+
+CPUS = [0, 1]
+SHARDS_REFUSED = [
+    ("0", 'server.shards = "0" (flag --shards): zero shards: a node has at least 1; allowed 1 to'),
+    ("65535", "too many shards: 65535, and numbers suffice for 65534; allowed 1 to 65534, all,"),
+    ("4..4", "the range 4..4 is empty"),
+    ("4..2", "the range 4..2 is inverted"),
+    ("many", 'server.shards = "many" (flag --shards): none of the forms; allowed 1 to 65534'),
+    ("numa:cores=x", "cores=x is no number"),
+    ("3", "server.shards = 3 (flag --shards): 3 shards need 3 CPUs, and this process may use 2"),
+    ("1..3", "server.shards = 1..3 (flag --shards): CPU 2 of the range 1..3 is outside the 2"),
+    ("numa:nodes=0,9", "there is no NUMA node 9: this machine has 0"),
+    ("numa:cores=2", "NUMA node 0 has too few cores: 2 wanted, and this process may use 1 of it"),
+    # Until a node can run them.
+    ("2", "server.shards = 2 (flag --shards): 2 shards, and this release runs one shard"),
+    ("all", "server.shards = all (flag --shards): 2 shards, and this release runs one shard"),
+    ("0..2", "server.shards = 0..2 (flag --shards): 2 shards, and this release runs one shard"),
+    ("numa:no_ht=false", "(flag --shards): 2 shards, and this release runs one shard"),
+]
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give a machine with one core of two hardware threads; return its folder of facts."""
+    system = tmp_path / "system"
+    (system / "node" / "node0").mkdir(parents=True)
+    (system / "node" / "node0" / "cpulist").write_text("0-1\n")
+    for cpu in CPUS:
+        (system / "cpu" / f"cpu{cpu}" / "topology").mkdir(parents=True)
+        (system / "cpu" / f"cpu{cpu}" / "topology" / "thread_siblings_list").write_text("0-1\n")
+    monkeypatch.setattr(shard_count, "SYSTEM", system)
+    monkeypatch.setattr(shard_count, "allowed_cpus", lambda: CPUS)
+    return system
+
+
+@pytest.mark.parametrize("command", ["serve", "dev"])
+@pytest.mark.parametrize(("shards", "words"), SHARDS_REFUSED)
+def test_shards_that_cannot_be(
+    starts: Starts,
+    machine: Path,
+    command: str,
+    shards: str,
+    words: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """SH-6 and SH-8: each in its own sentence, before a file or port is touched."""
+    assert run([command, "--data", "data", "--shards", shards]) == Exit.USAGE
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith("headrace: server.shards = ")
+    assert words in told.err
+    assert told.err.count("\n") == 1
+    assert starts.config is None
+    assert not Path("data").exists()
+
+
+def test_a_machine_that_cannot_be_read(
+    starts: Starts, machine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """SH-6: only who asks for NUMA nodes is refused, for an unreadable machine or one without."""
+    (machine / "node" / "node0" / "cpulist").unlink()
+    assert run(["serve", "--shards", "auto"]) == Exit.USAGE
+    assert "numa:auto (flag --shards): the topology of the CPUs is" in capsys.readouterr().err
+    (machine / "node" / "node0").rmdir()
+    assert run(["serve", "--shards", "numa:auto"]) == Exit.USAGE
+    assert "numa:auto (flag --shards): no NUMA node: " in capsys.readouterr().err
+    assert starts.config is None
+    assert run(["serve", "--shards", "1"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("shards", "cpus"), [("1", ()), ("0..1", (0,)), ("1..2", (1,)), ("auto", (0,)), ("", ())]
+)
+def test_one_shard_in_every_form(
+    starts: Starts, machine: Path, shards: str, cpus: tuple[int, ...]
+) -> None:
+    """SH-5 and SH-7: one that names its CPU is pinned to it."""
+    assert run(["serve", "--shards", shards]) == 0
+    assert starts.cpus == cpus
+
+
+@pytest.mark.parametrize("command", ["serve", "dev"])
+def test_a_new_folder_has_one_shard(starts: Starts, machine: Path, command: str) -> None:
+    """SH-5: what it has by default is not pinned."""
+    assert run([command]) == 0
+    assert starts.config is not None
+    assert starts.config.server.shards is None
+    assert starts.config.server.pin_cores
+    assert starts.cpus == ()
+
+
+def test_shards_by_environment_and_file(
+    starts: Starts,
+    machine: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """SH-5: the key takes all forms, and a number without quotes."""
+    file = tmp_path / "c.toml"
+    file.write_text("[server]\nshards = 3\n")
+    assert run(["serve", "--config", str(file)]) == Exit.USAGE
+    assert f"server.shards = 3 (file {file}): 3 shards need 3 CPUs" in capsys.readouterr().err
+    monkeypatch.setenv("HEADRACE_SERVER_SHARDS", "1..2")
+    monkeypatch.setenv("HEADRACE_SERVER_PIN_CORES", "false")
+    assert run(["serve", "--config", str(file)]) == 0
+    assert starts.cpus == ()
+
+
+def test_numa_without_pinning_is_a_warning(
+    starts: Starts,
+    machine: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """SH-7."""
+    monkeypatch.setenv("HEADRACE_SERVER_PIN_CORES", "false")
+    assert run(["serve", "--shards", "auto"]) == 0
+    (told,) = caplog.messages
+    assert told.startswith("server.pin_cores = false: the shards of numa:auto (1) are bound to no")
+    assert starts.cpus == ()
 
 
 def test_all_problems_at_once(starts: Starts, capsys: pytest.CaptureFixture[str]) -> None:

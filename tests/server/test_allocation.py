@@ -257,7 +257,7 @@ def test_numa_without_pinning_is_a_warning() -> None:
     """SH-7: neither core nor memory is bound then."""
     chosen = allocate(Numa(), allowed=range(8), topology=TWO_NODES, pin_cores=False)
     warning = (
-        "server.pin_cores = false: the 4 shards of numa:auto are bound to no core, and their"
+        "server.pin_cores = false: the shards of numa:auto (4) are bound to no core, and their"
         " memory to no NUMA node"
     )
     assert chosen == Allocation((ShardPlace(),) * 4, (warning,))

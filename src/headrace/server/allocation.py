@@ -327,7 +327,7 @@ def _too_few(node: int, wanted: Numa, usable: int) -> str:
 
 def _unbound(shards: int, wanted: Numa) -> str:
     return (
-        f"server.pin_cores = false: the {shards} shards of {wanted} are bound to no core, and"
+        f"server.pin_cores = false: the shards of {wanted} ({shards}) are bound to no core, and"
         " their memory to no NUMA node"
     )
 

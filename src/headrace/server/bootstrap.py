@@ -7,6 +7,7 @@ import asyncio
 import logging
 import signal
 import sys
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -15,6 +16,7 @@ from headrace.runtime.allocator import give_back, keep_large_blocks
 from headrace.runtime.credentials import CredentialHasher, generate_password
 from headrace.runtime.files.disk import DiskFailedError
 from headrace.runtime.host import boot_identity as read_boot_identity
+from headrace.runtime.pinning import pin_process
 from headrace.runtime.pump import PumpFailedError, hasten_threads, new_event_loop
 from headrace.server import lines
 from headrace.server.audit_log import AuditFileError, audit_log
@@ -49,14 +51,18 @@ def run(
     *,
     profile: str,
     is_throwaway: bool,
+    cpus: Sequence[int] = (),
     boot_identity: int | None = None,
 ) -> int:
     """Run a node in the foreground; return the exit code.
 
-    `boot_identity` replaces the boot identity of the operating system, for tests.
+    It keeps to `cpus` if there are any (SH-7). `boot_identity` replaces the boot identity of the
+    operating system, for tests.
     """
     if not __debug__:
         return _say(lines.assertions_off())
+    if cpus:
+        pin_process(cpus)
     keep_large_blocks()
     hasten_threads()
     try:

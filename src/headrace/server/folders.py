@@ -177,6 +177,17 @@ def draw_cluster(cluster: int) -> int:
     return cluster >> _NODE_BITS << _NODE_BITS | secrets.randbits(_NODE_BITS)
 
 
+def read_shard_count(folder: Path) -> int | None:
+    """Return how many shards a folder has, without changing it; None if that cannot be told.
+
+    A folder that was never used has none; what is wrong with another one, its opening reports.
+    """
+    try:
+        return decode_layout(choose_layout((folder / LAYOUT_NAME).read_bytes()).payload).shard_count
+    except (OSError, CorruptError):
+        return None
+
+
 def check_layout(folder: Path, config: StoreConfig) -> int:
     """Compare the layout record with the configuration; return the cluster number in it.
 

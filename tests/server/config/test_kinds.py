@@ -16,6 +16,7 @@ from headrace.server.config.kinds import (
     Listener,
     Name,
     SecretText,
+    Shards,
     Text,
     Word,
     count,
@@ -37,6 +38,7 @@ KINDS: tuple[Kind, ...] = (
     Name(),
     Folder(),
     Listener(),
+    Shards(),
     Text(3, 5),
     SecretText(3, 5),
 )

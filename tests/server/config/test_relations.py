@@ -13,7 +13,6 @@ PLAINTEXT = {"tls.allow_plaintext": "true"}
 
 # What breaks each rule and nothing else, by the first of its keys and a word of its sentence.
 BREACHES: list[tuple[str, str, dict[str, str], Profile]] = [
-    ("server.shards", "later", {"server.shards": "2"}, "serve"),
     ("tcp.enabled", "nobody", {"tcp.enabled": "false", "http.enabled": "false"}, "serve"),
     ("http.address", "another", {"http.address": "127.0.0.1:8090"}, "serve"),
     ("tcp.address", "loopback", {"tcp.address": "0.0.0.0:1"}, "dev"),

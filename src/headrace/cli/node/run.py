@@ -17,6 +17,7 @@ from headrace.cli.exits import CommandError, Exit
 
 CONFIG_MODULE = "headrace.server.config.load"
 BOOTSTRAP_MODULE = "headrace.server.bootstrap"
+SHARDS_MODULE = "headrace.server.shard_count"
 THROWAWAY_MODULE = "headrace.server.throwaway"
 
 # From an option of the command line to the path of its configuration key.
@@ -35,7 +36,11 @@ def node_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--config", type=click.Path(path_type=Path), help="TOML file of settings."),
         click.option("--http", metavar="HOST:PORT", help="Where HTTP listens. [127.0.0.1:3000]"),
         click.option("--tcp", metavar="HOST:PORT", help="Where clients connect. [127.0.0.1:8090]"),
-        click.option("--shards", metavar="N", help="Processes that share the partitions. [1]"),
+        click.option(
+            "--shards",
+            metavar="N|auto|all|A..B|numa:...",
+            help="Processes that share the partitions. [the folder's; 1]",
+        ),
         click.option("--data", metavar="DIR", help="Folder of all data."),
     ):
         command = option(command)
@@ -90,14 +95,30 @@ def _run_node(profile: str, file: Path | None, options: dict[str, str | None]) -
     flags = flags_of(options)
     config = load_config(profile, file, flags)
     is_throwaway = profile == "dev" and config.origin("server.data_dir") == "default"
+    (place,) = _settle_shards(config, None if is_throwaway else config.server.data_dir)
     with ExitStack() as stack:
         if is_throwaway:
             module = importlib.import_module(THROWAWAY_MODULE)
             folder = stack.enter_context(module.throwaway_folder())
             config = load_config(profile, file, flags | {"server.data_dir": str(folder)})
         bootstrap = importlib.import_module(BOOTSTRAP_MODULE)
-        code: int = bootstrap.run(config, profile=profile, is_throwaway=is_throwaway)
+        code: int = bootstrap.run(
+            config, profile=profile, is_throwaway=is_throwaway, cpus=place.cpus
+        )
     return code
+
+
+def _settle_shards(config: Any, folder: Path | None) -> Any:  # noqa: ANN401 - the server's own types
+    """Return where the shards of a node run.
+
+    Raises:
+        CommandError: They cannot be.
+    """
+    module = importlib.import_module(SHARDS_MODULE)
+    try:
+        return module.settle_shards(config, folder=folder).shards
+    except module.AllocationError as error:
+        raise CommandError(str(error), Exit.USAGE) from None
 
 
 def flags_of(options: dict[str, str | None]) -> dict[str, str]:

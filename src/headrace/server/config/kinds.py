@@ -12,8 +12,10 @@ from typing import Any, ClassVar, Protocol
 
 from headrace.base.endpoints import parse_endpoint
 from headrace.base.limits import GIB, KIB, MIB
+from headrace.base.placement import SHARDS_MAX
 from headrace.base.secret import Secret
 from headrace.base.units import parse_bytes, parse_duration
+from headrace.server.allocation import Wanted, parse_shards
 from headrace.wire.topic_options import UNLIMITED
 
 MILLISECOND = 1000
@@ -263,6 +265,25 @@ class Listener:
 
     def show(self, value: object) -> str:
         return str(value)
+
+
+@dataclass(frozen=True)
+class Shards:
+    """How many shards, and on which CPUs; an empty text leaves it to the folder."""
+
+    allowed = (
+        f"1 to {SHARDS_MAX}, all, auto, A..B, numa:auto, numa:nodes=0,1;cores=4;no_ht=true,"
+        " or empty"
+    )
+
+    def read(self, raw: object) -> Wanted | None:
+        if isinstance(raw, bool) or not isinstance(raw, int | str):
+            raise NotAllowedError("not a number or a text")
+        text = str(raw).strip()
+        return parse_shards(text) if text else None
+
+    def show(self, value: Wanted | None) -> str:
+        return "" if value is None else str(value)
 
 
 @dataclass(frozen=True)

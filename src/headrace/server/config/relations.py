@@ -76,11 +76,6 @@ def _is_no_user_name(config: ServerConfig) -> bool:
 
 RELATIONS = (
     Relation(
-        ("server.shards",),
-        "1: more shards come later",
-        lambda c: c.server.shards == 1,
-    ),
-    Relation(
         ("tcp.enabled", "http.enabled"),
         "true, or http.enabled must be: nobody could connect",
         lambda c: c.tcp.enabled or c.http.enabled,

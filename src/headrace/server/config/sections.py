@@ -29,6 +29,7 @@ from headrace.base.limits import (
     USERNAME_BYTES_MIN,
 )
 from headrace.base.secret import Secret
+from headrace.server.allocation import Wanted
 from headrace.server.config.kinds import (
     DAY,
     HOUR,
@@ -43,6 +44,7 @@ from headrace.server.config.kinds import (
     Name,
     SecretText,
     Setting,
+    Shards,
     Text,
     Word,
     count,
@@ -56,7 +58,6 @@ Profile: TypeAlias = Literal["dev", "serve"]
 
 DEFAULT_USERNAME = "iggy"
 DEFAULT_PASSWORD = Secret(b"iggy")
-SHARDS_MAX = 65_534  # the next number marks a partition without an owner (SH-8)
 TICK = 10 * MILLISECOND
 JOURNAL_FILES_MAX = 64
 
@@ -76,9 +77,21 @@ class ServerSection(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = Path("headrace-data")
     shards: Annotated[
-        int,
-        Setting(count(1, SHARDS_MAX), "processes that share the partitions; 1 for now", "--shards"),
-    ] = 1
+        Wanted | None,
+        Setting(
+            Shards(),
+            "processes that share the partitions, one per core; empty: as many as the folder has,"
+            " of a new one 1; more than 1 is refused for now",
+            "--shards",
+        ),
+    ] = None
+    pin_cores: Annotated[
+        bool,
+        Setting(
+            Flag(),
+            "whether each shard keeps to its CPU; one shard that is given as a number does not",
+        ),
+    ] = True
     name: Annotated[str, Setting(Name(), "name of this node, as clients are told it")] = "headrace"
     shutdown_drain_timeout: Annotated[
         Micros,
