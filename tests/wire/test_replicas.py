@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from headrace.base.checksum import xxh3_64
 from headrace.base.ids import METADATA_GROUP
 from headrace.base.limits import HEADER_BYTES
+from headrace.wire.bus.decode import BUS_LAYOUTS
 from headrace.wire.errors import CorruptError, RemoteError
 from headrace.wire.layout import KIND_OFFSET, VIEW, Header, Layout
 from headrace.wire.numbers import FrameKind, Operation
@@ -107,7 +108,7 @@ def lawful_body(kind: FrameKind) -> bytes:
 def test_every_kind_between_replicas_has_a_layout() -> None:
     handshake = [FrameKind.REPLICA_HELLO, FrameKind.REPLICA_CHALLENGE, FrameKind.REPLICA_FINISH]
     client = [FrameKind.REQUEST, FrameKind.REPLY, FrameKind.EVICTION]
-    assert sorted([*LAYOUTS, *handshake, *client]) == list(FrameKind)
+    assert sorted([*LAYOUTS, *handshake, *client, *BUS_LAYOUTS]) == list(FrameKind)
 
 
 @every_kind

@@ -20,6 +20,9 @@ Micros = NewType("Micros", int)  # microseconds: since the Unix epoch, or a dura
 Checksum = NewType("Checksum", int)  # XXH3-64; zero is never a valid one
 
 ROOT_USER = 0
+# Members of a node are its shards, from 0, and the gateway (O5.3).
+GATEWAY = 65_534
+NOBODY = 65_535
 METADATA_GROUP = GroupId(1 << 63)
 
 _PARTITION_BITS = 20
@@ -63,6 +66,11 @@ def is_partition_group(group: int) -> bool:
         0 <= group < 1 << _NAMESPACE_BITS
         and (group & (1 << _PARTITION_BITS) - 1) < PARTITIONS_PER_TOPIC_MAX
     )
+
+
+def is_member(number: int) -> bool:
+    """Return whether a number from outside can be that of a shard or of the gateway."""
+    return 0 <= number <= GATEWAY
 
 
 def is_group(group: int) -> bool:

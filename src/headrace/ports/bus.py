@@ -12,14 +12,11 @@ A node of one shard has none of these. `docs/formats/bus.md` has the frames.
 """
 
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
 from headrace.ports.network import Buffer
-
-GATEWAY: Final = 65_534  # a member without partitions (O5.3)
-NOBODY: Final = 65_535
 
 
 class DropReason(Enum):

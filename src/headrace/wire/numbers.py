@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class FrameKind(IntEnum):
-    """What a frame is; the byte `command` of every header. 0 to 4, 9 and 20 are not used."""
+    """What a frame is; the byte `command` of every header. Other numbers are not used."""
 
     REQUEST = 5
     PREPARE = 6
@@ -32,6 +32,22 @@ class FrameKind(IntEnum):
     # Ours alone, between replicas.
     NODE_HEARTBEAT = 30
     RECOVERY_REPORT = 31
+    # Ours alone, between the shards of a node: `docs/formats/bus.md`.
+    FORWARDED_REQUEST = 32
+    FORWARDED_REPLY = 33
+    CONNECTION_SETUP = 40
+    REPLICA_INBOUND_SETUP = 41
+    REPLICA_INBOUND_DONE = 42
+    FORWARD_REPLICA_SEND = 43
+    CONNECTION_ORDER = 44
+    CONNECTION_GONE = 45
+    FEED_OP = 46
+    FEED_IMAGE = 47
+    FEED_ASK = 48
+    FEED_POINT = 49
+    GATHER = 50
+    GATHERED = 51
+    LOADED = 52
 
 
 class Operation(IntEnum):

@@ -1,0 +1,101 @@
+"""Headers of the metadata feed, of questions to all shards, and of the start."""
+
+from enum import IntEnum
+
+from headrace.wire.layout import Header, Layout
+from headrace.wire.numbers import FrameKind
+
+
+class Subject(IntEnum):
+    """What a question to all shards is about."""
+
+    CLIENTS = 1
+    SIZES = 2
+    COUNTERS = 3
+    RECONCILER = 4
+
+
+class FeedOpHeader(Header, frozen=True):
+    """One committed metadata op; the body is its prepare, as a whole frame."""
+
+    op: int = 0
+    commit: int = 0  # of shard 0
+
+
+class FeedImageHeader(Header, frozen=True):
+    """A piece of the metadata after `op`."""
+
+    op: int = 0
+    offset: int = 0
+    total: int = 0
+
+
+class FeedAskHeader(Header, frozen=True):
+    """A shard asks for what follows its commit, or with `is_point` only for shard 0's commit."""
+
+    commit: int = 0
+    number: int = 0
+    image_op: int = 0  # the image that is being received, and how much of it is there
+    image_offset: int = 0
+    orders: int = 0  # the last order taken
+    is_point: int = 0
+
+
+class FeedPointHeader(Header, frozen=True):
+    """How far shard 0's commit is, read after it took the question of this number."""
+
+    commit: int = 0
+    number: int = 0
+    departures: int = 0  # the last departure taken
+    orders: int = 0  # the last order sent
+
+
+class GatherHeader(Header, frozen=True):
+    """A question to a shard, or its answer under the same number."""
+
+    number: int = 0
+    subject: int = 0
+
+
+class LoadedHeader(Header, frozen=True):
+    """A shard has loaded its partitions, as of this commit of the metadata."""
+
+    commit: int = 0
+
+
+FEED_OP = Layout(FrameKind.FEED_OP, FeedOpHeader, reserved_zero=True, op=(128, 8), commit=(136, 8))
+FEED_IMAGE = Layout(
+    FrameKind.FEED_IMAGE,
+    FeedImageHeader,
+    reserved_zero=True,
+    op=(128, 8),
+    offset=(136, 8),
+    total=(144, 8),
+)
+FEED_ASK = Layout(
+    FrameKind.FEED_ASK,
+    FeedAskHeader,
+    reserved_zero=True,
+    commit=(128, 8),
+    number=(136, 8),
+    image_op=(144, 8),
+    image_offset=(152, 8),
+    orders=(160, 8),
+    is_point=(168, 1),
+)
+FEED_POINT = Layout(
+    FrameKind.FEED_POINT,
+    FeedPointHeader,
+    reserved_zero=True,
+    commit=(128, 8),
+    number=(136, 8),
+    departures=(144, 8),
+    orders=(152, 8),
+)
+GATHER = Layout(
+    FrameKind.GATHER, GatherHeader, reserved_zero=True, number=(128, 8), subject=(136, 1)
+)
+GATHERED = Layout(
+    FrameKind.GATHERED, GatherHeader, reserved_zero=True, number=(128, 8), subject=(136, 1)
+)
+LOADED = Layout(FrameKind.LOADED, LoadedHeader, reserved_zero=True, commit=(128, 8))
