@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headrace.base.limits import FRAME_BYTES_MAX, HEADER_BYTES, MIB
 from headrace.transports.frames import FrameReceiver
-from headrace.transports.slabs import LARGE_FRAME_BYTES, SLAB_BYTES, Slab, new_frame
+from headrace.transports.slabs import LARGE_FRAME_BYTES, SLAB_BYTES, Slab
 from tests.transports.stage import declare, frame_of
 
 ALL = 1 << 30
@@ -170,11 +170,6 @@ def test_memory_is_taken_only_when_reading_goes_on() -> None:
         tracemalloc.stop()
     assert receiver.wanted == FRAME_BYTES_MAX
     assert peak < 4 * SLAB_BYTES
-
-
-def test_new_frame_has_the_size() -> None:
-    assert len(new_frame(MIB)) == MIB
-    assert new_frame(0) == b""
 
 
 sizes = st.one_of(

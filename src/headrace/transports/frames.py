@@ -17,7 +17,8 @@ from collections.abc import Sequence
 from struct import Struct
 
 from headrace.base.limits import HEADER_BYTES
-from headrace.transports.slabs import LARGE_FRAME_BYTES, SLAB_BYTES, Slab, new_frame
+from headrace.base.memory import new_frame
+from headrace.transports.slabs import LARGE_FRAME_BYTES, SLAB_BYTES, Slab
 from headrace.wire.layout import SIZE_END, SIZE_OFFSET
 from headrace.wire.old_framing import OLD_FRAMING, OLD_START_BYTES, is_old_framing
 

@@ -7,8 +7,6 @@ frame of `LARGE_FRAME_BYTES` or more is not copied: it gets its own memory and t
 into that.
 """
 
-import ctypes
-
 from headrace.base.limits import HEADER_BYTES, KIB
 
 SLAB_BYTES = 256 * KIB
@@ -26,25 +24,3 @@ class Slab:
         self.data = bytearray(SLAB_BYTES)
         self.view = memoryview(self.data)
         self.head = self.view[:HEADER_BYTES]
-
-
-def _declare_allocator() -> "ctypes._NamedFuncPointer":
-    function = ctypes.pythonapi.PyByteArray_FromStringAndSize
-    function.argtypes = (ctypes.c_void_p, ctypes.c_ssize_t)
-    function.restype = ctypes.py_object
-    return function
-
-
-_allocate = _declare_allocator()
-
-
-def new_frame(size: int) -> bytearray:
-    """Return memory for a frame, not zeroed: it is passed on only when every byte has arrived.
-
-    `bytearray(size)` writes zeros. The header of a frame that never comes would make the loop touch
-    up to 64 MiB: some 20 ms.
-    """
-    frame = _allocate(None, size)
-    assert type(frame) is bytearray
-    assert len(frame) == size
-    return frame
