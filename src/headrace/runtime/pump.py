@@ -2,6 +2,7 @@
 
 ```
 put, tell   from connections    -+
+ask         from other shards   -+
 wake        from other threads  -+-> one turn: gather, step, carry out; again as long as
 tick        every 10 ms         -+   effects are answered at once; then the turn ends
 ```
@@ -22,6 +23,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from headrace.ports.bus import ReleaseReply, SendToMember
 from headrace.ports.disk import OnStore
 from headrace.ports.network import (
     CloseConnection,
@@ -49,7 +51,10 @@ _STALL_SECONDS = _STALL_TICKS * TICK_SECONDS
 # No world has an event for these when they are carried out: what answers them at once is returned
 # by their handler, so that a turn that only journals and replies asks no world.
 _UNASKED = frozenset(
-    (OnStore, SendToConnection, SendReply, SendFrame, CloseConnection, ReadConnections)
+    (
+        *(OnStore, SendToConnection, SendReply, SendFrame, CloseConnection, ReadConnections),
+        *(SendToMember, ReleaseReply),
+    )
 )
 
 _log = logging.getLogger(__name__)
@@ -66,7 +71,7 @@ class Core(Protocol):
 
 
 class World(Protocol):
-    """A part of the world that answers effects with events; it calls `Pump.wake` for new ones."""
+    """A part of the world that has events; it calls `Pump.wake` or `Pump.ask` for new ones."""
 
     def take_events(self) -> Sequence[object]:
         """Return the events since the last call, in order."""
@@ -196,6 +201,12 @@ class Pump:
         self._is_woken = True
         assert self._loop is not None
         self._loop.call_soon_threadsafe(self._on_woken)
+
+    def ask(self) -> None:
+        """Announce events of a world that lives in this loop; a turn takes them."""
+        self._is_asking = True
+        if not self._is_scheduled:
+            self._schedule()
 
     def _schedule(self) -> None:
         if self._is_running:
