@@ -7,11 +7,12 @@ import tracemalloc
 
 import pytest
 
+from headrace.base.connection_numbers import make_connection_id
 from headrace.base.limits import FRAME_BYTES_MAX, HEADER_BYTES, MIB
 from headrace.ports.network import SendToConnection
 from headrace.transports.limits import FRAME_BYTES_MAX_BEFORE_LOGIN, TcpLimits
 from headrace.transports.slabs import SLAB_BYTES
-from headrace.transports.tcp import TcpListener, make_connection_id
+from headrace.transports.tcp import TcpListener
 from headrace.wire.numbers import Transport
 from tests.transports.stage import (
     LOOPS,

@@ -15,6 +15,7 @@ import asyncio
 import logging
 import socket
 
+from headrace.base.connection_numbers import make_connection_id
 from headrace.ports.network import ConnectionClosed, ConnectionOpened, SendToConnection
 from headrace.transports.connection import FULL, PAUSED, Connection
 from headrace.transports.deadlines import Deadlines
@@ -28,24 +29,12 @@ from headrace.wire.old_framing import OLD_FRAMING
 SWEEP_SECONDS = 1.0
 BACKLOG = 1024
 
-_COUNTER_BITS = 112
-_SHARDS_MAX = 1 << 16
 _OLD_PEERS_MAX = 1024  # bounds the number of log lines
 _KEEP_ALIVE_SECONDS = 60  # idle, then three probes: a peer that vanished is noticed (NW7)
 _KEEP_ALIVE_PROBES = 3
 _KEEP_ALIVE_PROBE_SECONDS = 10
 
 _log = logging.getLogger(__name__)
-
-
-def make_connection_id(shard: int, counter: int) -> int:
-    """Return the 128-bit number of a connection: its shard in the high bits, then a counter.
-
-    The counter stays within its field and is never 0 (SH-25).
-    """
-    assert 0 <= shard < _SHARDS_MAX
-    assert 0 < counter < 1 << _COUNTER_BITS
-    return shard << _COUNTER_BITS | counter
 
 
 class TcpListener:
