@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from headrace.base.ids import METADATA_GROUP
 from headrace.ports.network import Buffer
 
 
@@ -61,21 +62,24 @@ class BusFrames(msgspec.Struct, frozen=True):
 class BusRefused(msgspec.Struct, frozen=True):
     """A frame was dropped before its first byte: the lane is full, or its member is gone.
 
-    The ticket is that of a forwarded request or reply, and otherwise 0.
+    The ticket is that of a forwarded request or reply, and otherwise 0; the group is the metadata
+    group where a kind has none.
     """
 
     member: int
     kind: int
     ticket: int
     reason: DropReason
+    group: int = METADATA_GROUP
 
 
 class FrameLost(msgspec.Struct, frozen=True):
-    """A frame that arrived was dropped: it names another member (SH-15)."""
+    """A frame that arrived was dropped: it names another member (SH-15), or is of no use."""
 
     member: int
     kind: int
     reason: DropReason
+    group: int = METADATA_GROUP
 
 
 class MemberLost(msgspec.Struct, frozen=True):

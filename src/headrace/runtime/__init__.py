@@ -1,2 +1,1 @@
-"""The real world behind the ports: the pump, files, passwords, the host; the bus to come."""
 """The real world behind the ports: the pump, files, passwords, the host, the bus."""

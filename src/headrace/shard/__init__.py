@@ -1,7 +1,7 @@
-"""One whole shard without I/O, in four rooms, and the order of their effects.
+"""One whole shard without I/O, in five rooms, and the order of their effects.
 
 ```
-logins > front > owned > consensus        each may import those to its right
+logins > front > owned > consensus > bus   each may import those to its right
 ```
 
 Here alone consensus, storage and the state machines meet; `shard.py` joins the rooms.

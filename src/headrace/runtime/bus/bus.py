@@ -32,7 +32,7 @@ from headrace.ports.bus import (
 from headrace.ports.network import Buffer
 from headrace.runtime.bus.ends import BusEnds, LaneEnd, take_up
 from headrace.runtime.bus.lane import READ_BYTES, LaneReader, SendQueue
-from headrace.wire.bus.decode import DESCRIPTOR_KINDS, ticket_of
+from headrace.wire.bus.decode import DESCRIPTOR_KINDS, group_of, ticket_of
 from headrace.wire.bus.prefix import encode_prefix
 from headrace.wire.errors import RemoteError
 from headrace.wire.layout import KIND_OFFSET, SIZE
@@ -183,7 +183,9 @@ class Bus:
 
     def _refuse(self, effect: SendToMember, reason: DropReason) -> BusRefused:
         header = effect.parts[0]
-        return BusRefused(effect.member, header[KIND_OFFSET], ticket_of(header), reason)
+        return BusRefused(
+            effect.member, header[KIND_OFFSET], ticket_of(header), reason, group_of(header)
+        )
 
     def release(self, effect: ReleaseReply) -> None:
         """Give up the place of a reply; no place is given up twice."""
@@ -238,7 +240,7 @@ class Bus:
             if (kind == _REPLY) is not is_reply or kind in _DESCRIPTORS:
                 raise RemoteError(f"frame of kind {kind} on the wrong lane of member {sender}")
             if target != self.member:
-                self._drop_misrouted(sender, target, kind)
+                self._drop_misrouted(sender, target, frame)
             elif is_reply:
                 self._peers[sender].places.pop(ticket_of(frame), None)
                 self._replies.append((sender, frame))
@@ -247,12 +249,13 @@ class Bus:
 
         return take
 
-    def _drop_misrouted(self, sender: int, target: int, kind: int) -> None:
+    def _drop_misrouted(self, sender: int, target: int, frame: bytearray) -> None:
+        kind = frame[KIND_OFFSET]
         _log.error(
             "frame of kind %d from member %d for member %d arrived at member %d",
             *(kind, sender, target, self.member),
         )
-        self._events.append(FrameLost(sender, kind, DropReason.MISROUTED))
+        self._events.append(FrameLost(sender, kind, DropReason.MISROUTED, group_of(frame)))
 
     def _on_readable(self, lane: _Lane) -> None:
         try:

@@ -9,7 +9,7 @@ Invariants: header and body of a frame that `decode_bus` takes obey the rules of
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from headrace.base.ids import is_group, is_member
+from headrace.base.ids import METADATA_GROUP, is_group, is_member
 from headrace.base.limits import HEADER_BYTES, NAME_BYTES_MAX, OP_MAX, REPLICAS_MAX, VIEW_MAX
 from headrace.wire.bus.feed import (
     FEED_ASK,
@@ -129,6 +129,17 @@ def ticket_of(header: Data) -> int:
     return int.from_bytes(header[_TICKET], "little")
 
 
+def group_of(header: Data) -> int:
+    """Return the group that a frame of a lane is for; the metadata group if its kind has none."""
+    group = _GROUPS.get(header[KIND_OFFSET])
+    return METADATA_GROUP if group is None else int.from_bytes(header[group], "little")
+
+
+_GROUPS = {
+    kind: layout.span("group")
+    for kind, layout in (*LAYOUTS.items(), *BUS_LAYOUTS.items())
+    if "group" in layout.made.__struct_fields__
+}
 _TICKET = FORWARDED_REQUEST.span("ticket")
 assert FORWARDED_REPLY.span("ticket") == _TICKET
 

@@ -1,0 +1,1 @@
+"""What a shard knows about the bus: whom frames are for, and which were dropped."""
