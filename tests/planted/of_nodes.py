@@ -373,7 +373,7 @@ _NODE = (
         "A user that is not known here does not exist.",
         Edit(
             login.Logins._refuse_password,
-            "if not pending.is_current:",
+            "if not attempt.is_current:",
             "if False:",
         ),
         Edit(login.Logins._deny, "if self._is_current:", "if True:"),

@@ -8,13 +8,15 @@ import pytest
 
 from headrace.ports.segments import RemovePartition
 from headrace.shard.front.connections import NO_USER, Connection, Connections, Phase
+from headrace.shard.logins.attempt import Attempt
 from headrace.shard.owned.local import Local
 from headrace.vsr.timeouts import Timer
 from headrace.wire.commands import session, streams, topics
 from headrace.wire.numbers import Operation, Transport
 from headrace.wire.requests import RequestHeader
-from tests.shard.whole import ROOT, Client, Whole
+from tests.shard.whole import ROOT, VERSION, Client, Whole
 
+LOGIN = (RequestHeader(), session.Register(VERSION))
 Shatter = Callable[[Any], object]
 
 
@@ -143,9 +145,11 @@ BREAKS: dict[str, tuple[Shatter, str]] = {
         lambda node: setattr(connection_of(node), "session", 10**9),
         "a session began with an applied op",
     ),
-    "a login by a ticket that nobody has": (
-        lambda node: setattr(connection_of(node), "login", 10**6),
-        "a login waits by a ticket that was given",
+    "a login that nobody goes on with": (
+        lambda node: node.shard._room.logins._attempts.update(
+            {connection_of(node).number: Attempt(connection_of(node).number, *LOGIN)}
+        ),
+        "a login that is left alone waits for somebody",
     ),
     "files that go before their partition": (
         lambda node: node.shard.partitions._removals.append(

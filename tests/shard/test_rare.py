@@ -153,17 +153,6 @@ def test_the_addresses_of_clients_are_bounded(monkeypatch: pytest.MonkeyPatch) -
     ]
 
 
-def test_another_login_of_a_connection_takes_the_place_of_the_first() -> None:
-    connections = Connections()
-    opened = connections.open(1, Transport.TCP, "10.0.0.1:1", 0)
-    for client in (7, 8):
-        credential = Credential(0, 1, "hash")
-        connections.bind(opened, client=client, credential=credential, session=client)
-        connections.check(0)
-    assert connections.of_client(7) is None
-    assert connections.of_client(8) is opened
-
-
 def test_only_a_bound_connection_can_be_answered_for() -> None:
     connections = Connections()
     connections.open(1, Transport.TCP, "10.0.0.1:1", 0)

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from headrace.base.limits import MIB
+from headrace.shard.front.answers import DEADLINE_TICKS
 from headrace.shard.logins.revocation import ENDED
 from headrace.wire.commands import groups, messages, streams, tokens, topics, users
 from headrace.wire.commands.session import (
@@ -19,7 +20,7 @@ from headrace.wire.identifiers import Consumer, First, Next
 from headrace.wire.numbers import ConsumerKind, UserStatus
 from headrace.wire.permissions import GlobalPermissions, Permissions
 from headrace.wire.replies import REPLY, read_answer
-from tests.shard.whole import VERSION, Client, Whole
+from tests.shard.whole import ROOT, VERSION, Client, Whole
 
 ELSEWHERE = "192.0.2.1:4000"
 EVERYTHING = Permissions(everywhere=GlobalPermissions(send_messages=True, poll_messages=True))
@@ -337,25 +338,51 @@ def test_a_session_cannot_guess_by_changing_passwords() -> None:
         anna.ask(users.CHANGE_PASSWORD, guess)
 
 
-def test_the_later_of_two_logins_of_a_connection_has_the_earlier_client_leave() -> None:
-    """Else the table would take it for connected, and its groups would keep it for good."""
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_a_session_rests_on_its_own_login_whatever_else_the_connection_tries(
+    is_taken: bool,
+) -> None:
+    """A second login while the first is ordered would leave what the session rests on in doubt.
+
+    It would take the connection over, or be refused because its client id is another user's: then
+    the session of the first user was not ended when that user was deleted.
+    """
     node = Whole()
     root, anna = with_anna(node)
     root.ask(users.CREATE_USER, make_user("bob"))
     token = anna.ask(tokens.CREATE_TOKEN, tokens.CreateToken("token", 0)).token
     both = Client(node, 501)
     by_token = both.make_frame(LOGIN_PASSWORD, Register(VERSION, token=TokenLogin(token.encode())))
-    both.client = 502
+    both.client = root.client if is_taken else 502
     by_password = both.make_frame(
         LOGIN_PASSWORD, Register(VERSION, password=PasswordLogin("bob", b"secret"))
     )
     node.is_verifying = False
     both.post(by_token, by_password)
-    assert node.shard.metadata.sessions.is_connected(501)
-    held, node.unverified = node.unverified, []
-    for event in held:
-        node.step(event)
-    node.tick(3)
-    sessions = node.shard.metadata.sessions
-    assert (sessions.is_connected(501), sessions.is_connected(502)) == (False, True)
+    assert read_refusal(both.take()) == Code.TRANSIENT_NOT_COMMITTED
+    assert read_refusal(both.take()) is None
+    assert not node.unverified, "no password is compared for a connection that logs in already"
+    found = node.shard.front.connections.of_client(501)
+    anna_id = node.shard.metadata.state.users.find("anna").id  # type: ignore[union-attr]
+    assert found is not None
+    assert found.credential is not None
+    assert found.user_id == found.credential.user_id == anna_id
+    assert not node.shard.metadata.sessions.is_connected(502)
+    root.ask(users.DELETE_USER, users.DeleteUser("anna"))
+    assert node.shard.front.connections.of_client(501) is None
+    assert evicted(both) == EvictionReason.STALE_CLIENT  # One of its logins is in doubt.
+
+
+def test_a_login_whose_deadline_has_passed_makes_way_for_the_next() -> None:
+    node = Whole()
+    client = Client(node, 700)
+    register = Register(VERSION, password=PasswordLogin(*ROOT))
+    node.is_verifying = False
+    client.post(client.make_frame(LOGIN_PASSWORD, register))
+    node.tick(DEADLINE_TICKS + 1)
+    assert read_refusal(client.take()) == Code.TRANSIENT_NOT_ACCEPTED
+    node.is_verifying = True
+    client.login(*ROOT)
+    node.step(node.unverified.pop())  # The hasher's answer to the first comes late.
+    assert not client.has_answer()
     node.shard.check()

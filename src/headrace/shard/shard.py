@@ -261,6 +261,7 @@ class Shard:
         if connection is None:
             return
         self.front.answers.forget(event.connection)
+        self._room.logins.forget(event.connection)
         self._room.users.forget(connection.client)
         if connection.is_bound and connections.of_client(connection.client) is None:
             self._room.disconnects.lose(connection.client)

@@ -137,8 +137,11 @@ class Answers:
     def _may_be_done(self, ticket: int) -> bool:
         """Whether consensus has a request that waits, or something is done for it already."""
         one = self._waiting[ticket]
-        is_ordered = self._ordered.get((one.header.client, one.header.request)) == ticket
-        return is_ordered or one.late == Code.TRANSIENT_NOT_COMMITTED
+        return self.is_ordered(one.header, ticket) or one.late == Code.TRANSIENT_NOT_COMMITTED
+
+    def is_ordered(self, header: RequestHeader, ticket: int) -> bool:
+        """Whether consensus has a request that waits by this ticket."""
+        return self._ordered.get((header.client, header.request)) == ticket
 
     def refuse_undone(
         self, connection: int, code: Code, withdraw: Callable[[int, int, int], bool]
@@ -198,8 +201,8 @@ class Answers:
         if waiting is not None:
             self.refuse(waiting.connection, waiting.header, self.refusal(code))
 
-    def expect(self, connection: Connection, header: RequestHeader, ticket: int = 0) -> None:
-        """Note that consensus will answer this request; if it does not, we do.
+    def expect(self, connection: Connection, header: RequestHeader, ticket: int = 0) -> int:
+        """Note that consensus will answer this request; if it does not, we do. Return its ticket.
 
         With the ticket of a request that has waited for something else, it keeps its deadline.
 
@@ -211,8 +214,10 @@ class Answers:
         if key in self._ordered:
             raise RefusedError(Code.TRANSIENT_NOT_COMMITTED, request=header.request)
         late = Code.TRANSIENT_NOT_COMMITTED
-        self._ordered[key] = ticket or self.wait(connection.number, header, late)
-        assert self._ordered[key] in self._waiting, "whom consensus answers waits for that"
+        ticket = ticket or self.wait(connection.number, header, late)
+        assert ticket in self._waiting, "whom consensus answers waits for that"
+        self._ordered[key] = ticket
+        return ticket
 
     def expect_ticketed(self, connection: Connection, header: RequestHeader) -> None:
         """Note that a partition will answer this request, whose ticket is `next_ticket`.
@@ -324,9 +329,7 @@ class Answers:
     def check_connections(self) -> None:
         """Assert that nobody waits on a connection that is gone."""
         for one in self._waiting.values():
-            assert self.connections.get(one.connection), "who waits can be answered"
-        for connection in self.connections.all():
-            assert connection.login < self.next_ticket, "a login waits by a ticket that was given"
+            assert one.connection in self.connections.by_number, "who waits can be answered"
 
     def check_places(self, tickets: Sequence[int]) -> None:
         """Assert that a request waits for consensus, or in one of the places with these tickets."""

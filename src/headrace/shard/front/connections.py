@@ -4,7 +4,6 @@ A client id belongs to one connection at a time, the one of its latest login.
 
 ```
 FREE  -> BOUND  a login succeeded: it holds the session
-BOUND -> BOUND  another login of the same connection succeeded
 BOUND -> FREE   it logged out, was evicted, or another connection logged in as its client
 FREE  -> OVER   what its session rested on no longer holds: the session was taken from it
 OVER  -> FREE   it logged out
@@ -38,7 +37,7 @@ class Phase(Enum):
 
 _NEXT: Mapping[Phase, tuple[Phase, ...]] = {
     Phase.FREE: (Phase.BOUND, Phase.OVER),
-    Phase.BOUND: (Phase.BOUND, Phase.FREE),
+    Phase.BOUND: (Phase.FREE,),
     Phase.OVER: (Phase.FREE,),
 }
 
@@ -52,7 +51,6 @@ class Connection:
         "credential",
         "heard",
         "is_in_doubt",
-        "login",
         "number",
         "phase",
         "raw_client",
@@ -75,11 +73,10 @@ class Connection:
         self.raw_client = _NO_CLIENT  # as it stands in the headers of its requests
         self.user_id = NO_USER
         self.session = 0
-        self.credential: Credential | None = None  # what its session, or its login, rests on
+        self.credential: Credential | None = None  # what its session rests on
         self.phase = Phase.FREE
         self.is_in_doubt = False  # Something that it asked for may yet be done (SE-9).
         self.spent = Spent(client=0)
-        self.login = 0  # the ticket of the login that waits for its password to be verified
 
     @property
     def is_bound(self) -> bool:
@@ -177,8 +174,6 @@ class Connections:
         old = self._by_client.get(client)
         if old is not None and old is not connection:
             self._unbind(old)
-        if connection.client and self._by_client.get(connection.client) is connection:
-            del self._by_client[connection.client]
         if connection.spent.client != client:
             connection.spent = Spent(client)
         connection.client = client

@@ -19,8 +19,10 @@ from headrace.metadata import resolve
 from headrace.ports.credentials import PasswordVerified, VerifyPassword
 from headrace.ports.network import ConnectionTrusted
 from headrace.shard.front.answers import Answers
-from headrace.shard.front.connections import Connection, Phase
+from headrace.shard.front.connections import Connection
+from headrace.shard.front.connections import Phase as ConnectionPhase
 from headrace.shard.front.credential import Credential, credential_of, holds
+from headrace.shard.logins.attempt import Attempt, Phase
 from headrace.shard.logins.audit import Auditor
 from headrace.shard.logins.disconnects import Disconnects
 from headrace.shard.logins.lockout import Lockout, Origin, origin_of
@@ -32,8 +34,8 @@ from headrace.vsr.events import OwnOp
 from headrace.wire.commands.session import (
     LOGIN_PASSWORD,
     PasswordLogin,
-    Register,
     Registered,
+    TokenLogin,
 )
 from headrace.wire.commands.users import CHANGE_PASSWORD, ChangePassword
 from headrace.wire.errors import Code, DecodeError, RefusedError
@@ -46,19 +48,8 @@ from headrace.wire.versions import PROTOCOL_PACKED, is_compatible
 WRONG = "wrong credentials"
 
 
-class _Pending(msgspec.Struct, frozen=True, kw_only=True):
-    connection: int
-    ticket: int
-    header: RequestHeader
-    request: Register
-    origin: Origin
-    credential: Credential | None  # nothing if there is no such user
-    asked_hash: str | None  # the one that the credential hasher compares with
-    is_current: bool  # whether this node knew the users of then
-
-
 class Logins:
-    """All logins that are under way."""
+    """All logins that are under way, one of a connection at a time: see `Attempt`."""
 
     def __init__(
         self,
@@ -77,14 +68,16 @@ class Logins:
         self._clock = turn.clock
         self.lockout = Lockout(settings.lockout)
         self.auditor = Auditor(metadata, self._connections, turn.out)
-        self._pending: dict[int, _Pending] = {}
+        # By connection; one that ended by its deadline stays until the next one begins.
+        self._attempts: dict[int, Attempt] = {}
+        self._verifying: dict[int, Attempt] = {}  # by the tokens of what the hasher compares
 
     def register(self, connection: Connection, header: RequestHeader, body: memoryview) -> None:
         """Begin a login; a connection that holds a session keeps it."""
         if connection.is_bound:
             self._welcome(connection, header)
             return
-        if self._answers.is_waiting(connection.login):
+        if self._is_under_way(connection.number):
             raise RefusedError(Code.TRANSIENT_NOT_COMMITTED)
         try:
             request = LOGIN_PASSWORD.decode_request(body)
@@ -95,37 +88,51 @@ class Logins:
             reason = EvictionReason.INCOMPATIBLE_PROTOCOL
             self._answers.evict(connection.number, header.client, reason)
         elif request.password is not None:
-            self._verify(connection, header, request, request.password)
+            attempt = Attempt(connection.number, header, request)
+            self._verify(connection, attempt, request.password)
         elif request.token is not None:
-            self._try_token(connection, header, request)
+            attempt = Attempt(connection.number, header, request)
+            self._try_token(connection, attempt, request.token)
         else:
             self._answers.evict(connection.number, header.client, EvictionReason.MALFORMED_LOGIN)
 
-    def _verify(
-        self, connection: Connection, header: RequestHeader, request: Register, login: PasswordLogin
-    ) -> None:
+    def _is_under_way(self, number: int) -> bool:
+        """Whether a connection has a login that still waits."""
+        attempt = self._attempts.get(number)
+        return attempt is not None and self._answers.is_waiting(attempt.ticket)
+
+    def _put(self, attempt: Attempt) -> None:
+        """Take an attempt for that of its connection; one before it is over."""
+        assert not self._is_under_way(attempt.connection), "a connection logs in once at a time"
+        self.forget(attempt.connection)
+        self._attempts[attempt.connection] = attempt
+
+    def _end(self, attempt: Attempt) -> None:
+        """End a login: it is answered, or nobody waits for it; its connection may have another."""
+        attempt.end()
+        if self._attempts.get(attempt.connection) is attempt:
+            del self._attempts[attempt.connection]
+
+    def forget(self, number: int) -> None:
+        """End the login of a connection that is gone."""
+        if number in self._attempts:
+            self._end(self._attempts[number])
+
+    def _verify(self, connection: Connection, attempt: Attempt, login: PasswordLogin) -> None:
         user = self._metadata.state.users.find(login.username)
         is_root = login.username == self._root_name
         origin = origin_of(login.username, connection.address, is_root=is_root)
         if self.lockout.is_refused(origin, self._clock.now):
-            self._pause(connection, header)
+            self._pause(connection, attempt.header)
             return
-        connection.login = self._answers.wait(connection.number, header)
+        self._put(attempt)
+        ticket = self._answers.wait(connection.number, attempt.header)
         token = self._turn.new_token()
-        assert token not in self._pending, "a token is given once"
-        credential = None if user is None else credential_of(user)
-        asked_hash = None if credential is None else credential.password_hash
-        self._pending[token] = _Pending(
-            connection=connection.number,
-            ticket=connection.login,
-            header=header,
-            request=request,
-            origin=origin,
-            credential=credential,
-            asked_hash=asked_hash,
-            is_current=self._is_current,
-        )
-        self._turn.out.append(VerifyPassword(token, Secret(login.password), asked_hash))
+        assert token not in self._verifying, "a token is given once"
+        attempt.verify(ticket, origin, None if user is None else credential_of(user))
+        attempt.is_current = self._is_current
+        self._verifying[token] = attempt
+        self._turn.out.append(VerifyPassword(token, Secret(login.password), attempt.asked_hash))
 
     @property
     def _root_name(self) -> str:
@@ -135,44 +142,47 @@ class Logins:
 
     def on_verified(self, event: PasswordVerified) -> bool:
         """Go on with a login; return whether the answer was for one."""
-        pending = self._pending.pop(event.token, None)
-        if pending is None:
+        attempt = self._verifying.pop(event.token, None)
+        if attempt is None:
             return False
-        connection = self._connections.get(pending.connection)
-        if connection is None or not self._answers.is_waiting(pending.ticket):
+        connection = self._connections.get(attempt.connection)
+        if connection is None or not self._answers.is_waiting(attempt.ticket):
+            self._end(attempt)
             return True
-        self._go_on(connection, pending, event)
-        if connection.login:
-            self._answers.end(connection.login)  # It is answered.
-            connection.login = 0
+        assert self._attempts[attempt.connection] is attempt, "who waits is the login of now"
+        self._go_on(connection, attempt, event)
+        if attempt.phase is not Phase.ORDERED:
+            self._answers.end(attempt.ticket)  # It is answered.
+            self._end(attempt)
         return True
 
-    def _go_on(self, connection: Connection, pending: _Pending, event: PasswordVerified) -> None:
+    def _go_on(self, connection: Connection, attempt: Attempt, event: PasswordVerified) -> None:
         """Answer a login whose password was compared, or hand it to the metadata group."""
-        assert connection.login == pending.ticket
-        credential = pending.credential
-        if self.lockout.is_refused(pending.origin, self._clock.now):
+        assert attempt.phase is Phase.VERIFYING, "only what is being compared has a result"
+        credential, origin, token = attempt.credential, attempt.origin, attempt.request.token
+        assert origin is not None
+        if self.lockout.is_refused(origin, self._clock.now):
             # Guesses that were sent all at once are not told apart: none of them is answered.
-            self._pause(connection, pending.header)
+            self._pause(connection, attempt.header)
         elif event.is_right and credential is not None and self._holds(credential):
             if event.stronger_hash is not None:
-                self._strengthen(credential, pending.asked_hash, event.stronger_hash)
-            self._propose(connection, pending.header, credential)
-        elif pending.request.token is not None:
-            self._try_token(connection, pending.header, pending.request, pending)
+                self._strengthen(credential, attempt.asked_hash, event.stronger_hash)
+            self._propose(connection, attempt, credential)
+        elif token is not None:
+            self._try_token(connection, attempt, token)
         else:
-            self._refuse_password(connection, pending)
+            self._refuse_password(connection, attempt, origin)
 
-    def _refuse_password(self, connection: Connection, pending: _Pending) -> None:
+    def _refuse_password(self, connection: Connection, attempt: Attempt, origin: Origin) -> None:
         """Refuse a login and count it, if this node knew the users of that time (O6.2)."""
-        if not pending.is_current:
-            self._reject(connection, pending.header, Code.TRANSIENT_NOT_ACCEPTED)
+        if not attempt.is_current:
+            self._reject(connection, attempt.header, Code.TRANSIENT_NOT_ACCEPTED)
             return
-        pause = self.lockout.fail(pending.origin, self._clock.now)
+        pause = self.lockout.fail(origin, self._clock.now)
         outcome = f"{WRONG}, no more tries for {pause // SECOND_TICKS} s" if pause else WRONG
-        client = pending.header.client
+        client = attempt.header.client
         # In a body that may be read as a token too, what looks like a name may be a secret.
-        username = pending.origin.username if pending.request.token is None else ""
+        username = origin.username if attempt.request.token is None else ""
         self.auditor.login(connection, username, outcome, client=client)
         self._answers.evict(connection.number, client, EvictionReason.INVALID_CREDENTIALS)
 
@@ -198,11 +208,10 @@ class Logins:
         """Have sessions, and logins under way, rest on the new hash of the same password."""
         for connection in self._connections.all():
             self.renew(connection, before, after)
-        for token, pending in self._pending.items():
-            credential = pending.credential
+        for attempt in [*self._attempts.values(), *self._verifying.values()]:
+            credential = attempt.credential
             if credential is not None and credential.password_hash == before:
-                renewed = msgspec.structs.replace(credential, password_hash=after)
-                self._pending[token] = msgspec.structs.replace(pending, credential=renewed)
+                attempt.credential = msgspec.structs.replace(credential, password_hash=after)
 
     @staticmethod
     def renew(connection: Connection, before: str, after: str) -> None:
@@ -214,33 +223,28 @@ class Logins:
 
     def on_busy(self, token: int) -> bool:
         """Refuse a login while too many passwords are being hashed; return whether one waits."""
-        pending = self._pending.pop(token, None)
-        if pending is None:
+        attempt = self._verifying.pop(token, None)
+        if attempt is None:
             return False
-        connection = self._connections.get(pending.connection)
-        if connection is not None and self._answers.end(pending.ticket) is not None:
-            self._reject(connection, pending.header, Code.TRANSIENT_NOT_ACCEPTED)
+        connection = self._connections.get(attempt.connection)
+        if connection is not None and self._answers.end(attempt.ticket) is not None:
+            self._reject(connection, attempt.header, Code.TRANSIENT_NOT_ACCEPTED)
+        self._end(attempt)
         return True
 
-    def _try_token(
-        self,
-        connection: Connection,
-        header: RequestHeader,
-        request: Register,
-        pending: _Pending | None = None,
-    ) -> None:
-        """Take a login by token; with `pending`, of one whose password was wrong before."""
-        assert request.token is not None
-        found = resolve.token(self._metadata.state, hash_token(request.token.token))
+    def _try_token(self, connection: Connection, attempt: Attempt, login: TokenLogin) -> None:
+        """Take a login by token, maybe after it was tried as one by password."""
+        header = attempt.header
+        found = resolve.token(self._metadata.state, hash_token(login.token))
         if found is None or found[1].is_expired(self._metadata.committed_time):
-            if pending is not None:
-                self._refuse_password(connection, pending)
+            if attempt.origin is not None:
+                self._refuse_password(connection, attempt, attempt.origin)
             else:
                 self._deny(connection, header, EvictionReason.INVALID_TOKEN)
         elif found[0].status != UserStatus.ACTIVE:
             self._deny(connection, header, EvictionReason.USER_INACTIVE)
         else:
-            self._propose(connection, header, credential_of(*found))
+            self._propose(connection, attempt, credential_of(*found))
 
     @property
     def _is_current(self) -> bool:
@@ -256,11 +260,10 @@ class Logins:
         else:
             self._reject(connection, header, Code.TRANSIENT_NOT_ACCEPTED)
 
-    def _propose(
-        self, connection: Connection, header: RequestHeader, credential: Credential
-    ) -> None:
+    def _propose(self, connection: Connection, attempt: Attempt, credential: Credential) -> None:
         """Have the metadata group give the client its session, or let it use the one it has."""
         assert connection.number in self._connections.by_number, "who logs in is connected"
+        header = attempt.header
         session = self._metadata.sessions.session_of(header.client, credential.user_id)
         if session > credential.created_op and not self._metadata.is_primary:
             # Who leads a partition need not lead the metadata, and its clients must get in (CR10).
@@ -268,18 +271,22 @@ class Logins:
             self._bind(connection, header, credential, session)
             return
         try:
-            waiting = connection.login if self._answers.is_waiting(connection.login) else 0
-            self._answers.expect(connection, header, waiting)
+            ticket = self._answers.expect(connection, header, attempt.ticket)
         except RefusedError as error:  # Another connection logs in as this client right now.
             self._reject(connection, header, error.code)
             return
-        connection.login = 0
-        connection.credential = credential
+        if attempt.phase is Phase.BEGUN:
+            self._put(attempt)
+        attempt.order(ticket, credential)
         stamped = msgspec.structs.replace(header, user_id=credential.user_id, cluster=0)
         self._metadata.put_request(stamped, b"")
 
     def on_registered(self, connection: Connection, header: RequestHeader, body: bytes) -> None:
         """Take what the group answered to a Register."""
+        attempt = self._attempts[connection.number]
+        assert attempt.phase is Phase.ORDERED, "the group answers what it was asked"
+        assert attempt.header is header, "an answer is of the login that waits"
+        self._end(attempt)
         try:
             session = int.from_bytes(read_result(memoryview(body)), "little")
         except RefusedError as error:
@@ -288,14 +295,14 @@ class Logins:
             else:
                 self._reject(connection, header, error.code)
             return
-        credential = connection.credential
+        credential = attempt.credential
         is_same = (
             credential is not None
             and credential.user_id == self._metadata.sessions.user_of(header.client)
             and self._holds(credential)
         )
         if not is_same:
-            # Since the password was verified the user has changed, or another login has begun.
+            # Since the password was verified the user has changed.
             self._turn.probes.hit("login.overtaken")
             self._disconnects.lose(header.client)
             self._answers.evict(connection.number, header.client, EvictionReason.NO_SESSION)
@@ -313,12 +320,7 @@ class Logins:
         old = self._connections.of_client(client)
         if old is not None and old is not connection:
             self._turn.out.append(ConnectionTrusted(old.number, is_trusted=False))
-        before = connection.client
         self._connections.bind(connection, client=client, credential=credential, session=session)
-        if before not in (0, client):
-            self._disconnects.lose(
-                before
-            )  # Two logins came at once: the later one has the connection.
         self._turn.out.append(ConnectionTrusted(connection.number))
         user = self._metadata.state.users.find(credential.user_id)
         assert user is not None
@@ -340,7 +342,7 @@ class Logins:
         """End a session; where there is none it has ended."""
         if not connection.is_bound or connection.client != header.client:
             if connection.is_over:
-                connection.enter(Phase.FREE)  # It may log in again.
+                connection.enter(ConnectionPhase.FREE)  # It may log in again.
             self._answers.reply(connection.number, header)
             return
         self._answers.expect(connection, header)
@@ -349,23 +351,31 @@ class Logins:
 
     def tickets(self) -> list[int]:
         """Return the tickets of the logins that still wait for their password to be compared."""
-        waiting = [each.ticket for each in self._pending.values()]
+        waiting = [each.ticket for each in self._verifying.values()]
         return [ticket for ticket in waiting if self._answers.is_waiting(ticket)]
 
     def check(self) -> None:
-        """Assert that a connection waits for one login, whose password is being compared."""
-        waiting = [each for each in self._pending.values() if self._answers.is_waiting(each.ticket)]
-        for each in waiting:
-            assert each.connection in self._connections.by_number, "who waits is connected"
-            connection = self._connections.get(each.connection)
-            assert connection is None or connection.login == each.ticket, "one login at a time"
-        tickets = dict.fromkeys(each.ticket for each in self._pending.values())
-        assert len(tickets) == len(self._pending), "a login asks for one comparison"
-        for each in self._pending.values():
-            has_hash = each.asked_hash is not None
-            assert has_hash == (each.credential is not None), "the hash asked for is that of a user"
+        """Assert that a connection has one login, and that each waits for what its phase says."""
+        tickets = [each.ticket for each in self._verifying.values()]
+        assert tickets == sorted(tickets), "the hasher is asked in the order of requests"
+        assert len(dict.fromkeys(tickets)) == len(tickets), "a login asks for one comparison"
+        for attempt in self._verifying.values():
+            assert attempt.phase in (Phase.VERIFYING, Phase.OVER), "one that is compared waits"
+            if self._answers.is_waiting(attempt.ticket):
+                assert self._attempts[attempt.connection] is attempt, "one login at a time"
+        for number, attempt in self._attempts.items():
+            attempt.check()
+            assert attempt.connection == number, "a login is found by its connection"
+            assert attempt.phase is not Phase.OVER, "a login that is over is forgotten"
+            assert number in self._connections.by_number, "who logs in is connected"
+            is_waiting = self._answers.is_waiting(attempt.ticket)
+            is_bound = self._connections.by_number[number].is_bound
+            assert not (is_waiting and is_bound), "who holds a session does not log in"
+            if is_waiting and attempt.phase is Phase.VERIFYING:
+                assert attempt.ticket in tickets, "a login that waits is being compared"
+            if attempt.phase is Phase.ORDERED:
+                is_ordered = self._answers.is_ordered(attempt.header, attempt.ticket)
+                assert is_ordered == is_waiting, "a login that is ordered waits for the group"
         for connection in self._connections.all():
             assert connection.session <= self._metadata.commit, "a session began with an applied op"
-            if self._answers.is_waiting(connection.login):
-                assert connection.login in tickets, "a login that waits is being compared"
         self.lockout.check(self._clock.now)
