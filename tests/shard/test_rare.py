@@ -10,7 +10,7 @@ from headrace.shard.front.connections import Connections
 from headrace.shard.front.credential import Credential
 from headrace.wire.commands import messages, session, streams, topics, users
 from headrace.wire.errors import Code, DecodeError, RefusedError
-from headrace.wire.identifiers import Consumer, First
+from headrace.wire.identifiers import Balanced, Consumer, First
 from headrace.wire.numbers import ConsumerKind, Transport, UserStatus
 from headrace.wire.replica.heartbeats import GroupBeat
 from headrace.wire.replies import read_answer
@@ -199,3 +199,24 @@ def test_a_logout_in_the_name_of_another_client_ends_no_session() -> None:
     assert node.shard.metadata.sessions.is_connected(anna.client)
     for client in (anna, other):
         client.ask(streams.CREATE_STREAM, streams.CreateStream(f"of {client.client}"))
+
+
+# What is remembered goes with what it is about.
+
+
+def test_the_turns_of_balanced_sends_go_with_their_topic() -> None:
+    node = Whole()
+    client = with_topic(node)
+    turns = node.shard.front.sends._turns
+    for name in ("one", "two"):
+        client.ask(topics.CREATE_TOPIC, topics.CreateTopic("s", 2, name))
+    found = [client.send("s", "one", [b"x"], to=Balanced()).partition_id for _ in range(3)]
+    assert found == [0, 1, 0]
+    client.send("s", "two", [b"x"], to=Balanced())
+    assert len(turns) == 2
+    client.ask(topics.DELETE_TOPIC, topics.DeleteTopic("s", "one"))
+    client.send("s", "two", [b"x"], to=Balanced())
+    assert list(turns.values()) == [2]
+    client.ask(streams.DELETE_STREAM, streams.DeleteStream("s"))
+    with_topic(node).send("s", "t", [b"x"], to=Balanced())
+    assert list(turns.values()) == [1]

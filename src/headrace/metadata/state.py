@@ -145,6 +145,11 @@ class State:
         self.token_owners: dict[str, User] = {}  # by the hash of the token
         self.memberships: dict[int, dict[GroupKey, None]] = {}  # by client
 
+    def find_topic(self, key: TopicKey) -> Topic | None:
+        """Return the topic with these numbers, if there is one."""
+        stream = self.streams.find(key[0])
+        return None if stream is None else stream.topics.find(key[1])
+
     def raise_revision(self) -> int:
         """Count a change of what partitions must be; return the new revision."""
         self.revision += 1

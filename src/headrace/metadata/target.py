@@ -66,8 +66,7 @@ class TargetView:
     def check(self) -> None:
         """Assert that the view, and what is kept of each topic, is that of the state."""
         for key, (revision, partitions) in self._seen.items():
-            stream = self._state.streams.find(key[0])
-            topic = None if stream is None else stream.topics.find(key[1])
+            topic = self._state.find_topic(key)
             if topic is not None and topic.changed_revision == revision:
                 assert partitions == _target_of_topic(topic), "what did not change is the same"
         target = self._target
@@ -87,17 +86,14 @@ def topic_keys(state: State) -> list[TopicKey]:
 
 def partitions_of(state: State, key: TopicKey) -> tuple[PartitionTarget, ...]:
     """Return the partitions of a topic as they must be; none if the topic is gone."""
-    stream_id, topic_id = key
-    stream = state.streams.find(stream_id)
-    topic = None if stream is None else stream.topics.find(topic_id)
+    topic = state.find_topic(key)
     return () if topic is None else _target_of_topic(topic)
 
 
 def live_group_ids(state: State, namespace: GroupId) -> tuple[int, ...]:
     """Return the consumer groups of a partition's topic; none if the topic is gone."""
     stream_id, topic_id, _ = unpack_namespace(namespace)
-    stream = state.streams.find(stream_id)
-    topic = None if stream is None else stream.topics.find(topic_id)
+    topic = state.find_topic((stream_id, topic_id))
     return () if topic is None else tuple([group.id for group in topic.groups])
 
 

@@ -46,6 +46,7 @@ class Front:
         self.answers = answers = Answers(self.connections, metadata, turn)
         self.requests = MetadataRequests(metadata, answers)
         self.polls = Polls(settings, metadata, plane, partitions, answers, turn)
+        self.sends = Sends(metadata, plane, partitions, answers)
         self.flushes = FlushRequests(metadata, partitions, answers)
         self.purges = Purges(partitions, answers)
         counters = Counters(settings.profile, marks, metadata, partitions, answers, turn.clock)
@@ -56,6 +57,7 @@ class Front:
         self.check_awake()
         self.connections.check(self._clock.now)
         self.answers.check_connections()
+        self.sends.check()
         self.polls.check()
         self.node.check()
 
@@ -97,5 +99,4 @@ class Front:
             },
             segments_folder=settings.segments_folder,
         )
-        sends = Sends(metadata, plane, partitions, answers)
-        return Router(sends, orders, queries, sessions, answers, self._clock)
+        return Router(self.sends, orders, queries, sessions, answers, self._clock)

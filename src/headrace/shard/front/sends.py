@@ -9,6 +9,7 @@ from headrace.base.checksum import xxh32
 from headrace.base.limits import HEADER_BYTES
 from headrace.kernel.layout import BATCH_HEADER_BYTES, MESSAGE_COUNT_AT
 from headrace.metadata.access import as_missing, reach
+from headrace.metadata.state import TopicKey
 from headrace.ports.network import Buffer
 from headrace.shard.consensus.plane import Plane
 from headrace.shard.front.answers import Answers
@@ -68,7 +69,8 @@ class Sends:
         # metadata, because names, permissions and partitions may change with the next.
         self._routes: dict[tuple[bytes, int], Local] = {}
         self._routes_commit = -1
-        self._turns: dict[tuple[int, int], int] = {}  # of balanced sends, by stream and topic
+        self._turns: dict[TopicKey, int] = {}  # of balanced sends
+        self._turns_revision = 0  # of the metadata whose topics these are
 
     def route(self, connection: Connection, header: RequestHeader, frame: Buffer) -> None:
         """Hand a send whose session is checked to the group of its partition.
@@ -132,11 +134,42 @@ class Sends:
         elif isinstance(partitioning, ByKey):
             chosen = xxh32(partitioning.key) % count if count else 0
         else:
-            turn = self._turns.get((topic.stream_id, topic.id), 0)
-            self._turns[topic.stream_id, topic.id] = turn + 1
-            chosen = turn % count if count else 0
+            chosen = self._take_turn((topic.stream_id, topic.id)) % count if count else 0
         if chosen >= count:
             raise RefusedError(Code.PARTITION_NOT_FOUND, partition=chosen)
         return self._partitions.find(topic.namespace(chosen)), not isinstance(
             partitioning, Balanced
         )
+
+    def _take_turn(self, key: TopicKey) -> int:
+        """Return how many balanced sends a topic had before this one."""
+        state = self._metadata.state
+        if self._turns_revision != state.revision:
+            self._forget_gone()
+        turn = self._turns.get(key, 0)
+        self._turns[key] = turn + 1
+        return turn
+
+    def _forget_gone(self) -> None:
+        """Forget the turns of topics that were deleted since the last look."""
+        state = self._metadata.state
+        changed = state.topics_changed_since(self._turns_revision)
+        for key in list(self._turns) if changed is None else changed:
+            if key in self._turns and state.find_topic(key) is None:
+                del self._turns[key]
+        self._turns_revision = state.revision
+
+    def check(self) -> None:
+        """Assert that routes and turns are of partitions and topics that there are."""
+        state, commit = self._metadata.state, self._metadata.commit
+        assert self._routes_commit <= commit, "routes are of metadata that is applied"
+        assert len(self._routes) <= _ROUTES_MAX, "routes are bounded"
+        if self._routes_commit == commit:
+            here = self._partitions.locals
+            for local in self._routes.values():
+                assert here.get(local.target.group) is local, "a route leads to a partition here"
+        assert self._turns_revision <= state.revision, "turns are of metadata that is applied"
+        for key, turn in self._turns.items():
+            assert turn > 0, "a topic that has its turns has taken one"
+            if self._turns_revision == state.revision:
+                assert state.find_topic(key), "a turn goes with its topic"
