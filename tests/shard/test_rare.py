@@ -6,9 +6,10 @@ from headrace.ports.credentials import CredentialsBusy
 from headrace.shard.consensus import neighbours
 from headrace.shard.front import connections as module
 from headrace.shard.front import polls
+from headrace.shard.front.answers import DEADLINE_TICKS
 from headrace.shard.front.connections import Connections
 from headrace.shard.front.credential import Credential
-from headrace.wire.commands import messages, session, streams, topics, users
+from headrace.wire.commands import messages, session, streams, tokens, topics, users
 from headrace.wire.errors import Code, DecodeError, RefusedError
 from headrace.wire.identifiers import Balanced, Consumer, First
 from headrace.wire.numbers import ConsumerKind, Transport, UserStatus
@@ -220,3 +221,23 @@ def test_the_turns_of_balanced_sends_go_with_their_topic() -> None:
     client.ask(streams.DELETE_STREAM, streams.DeleteStream("s"))
     with_topic(node).send("s", "t", [b"x"], to=Balanced())
     assert list(turns.values()) == [1]
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_the_secret_of_a_token_is_forgotten_with_its_order(is_closed: bool) -> None:
+    """Of an order that nobody hears of, nobody is told the secret."""
+    node = Whole()
+    client = node.client(client=7)
+    secrets = node.shard._room.users._secrets
+    node.is_syncing = False
+    client.post(client.make_frame(tokens.CREATE_TOKEN, tokens.CreateToken("tok", 0)))
+    assert len(secrets) == 1
+    if is_closed:
+        client.close()
+    else:
+        node.tick(DEADLINE_TICKS + 100)
+        assert refusal_of(client) == Code.TRANSIENT_NOT_COMMITTED
+    assert not secrets
+    node.is_syncing = True
+    node.tick()
+    assert not secrets

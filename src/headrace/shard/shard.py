@@ -262,7 +262,7 @@ class Shard:
             return
         self.front.answers.forget(event.connection)
         self._room.logins.forget(event.connection)
-        self._room.users.forget(connection.client)
+        self._room.users.forget_unheard()
         if connection.is_bound and connections.of_client(connection.client) is None:
             self._room.disconnects.lose(connection.client)
 
@@ -286,6 +286,7 @@ class Shard:
         room = self._room
         self.front.polls.tick()
         self.front.purges.tick()
+        room.users.forget_unheard()
         room.disconnects.disconnect_gone()
         room.revocation.end_expired()
         if self._metadata_stage.has_begun:

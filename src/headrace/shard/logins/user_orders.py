@@ -63,7 +63,8 @@ class UserOrders:
         self._out = turn.out
         self._new_token = turn.new_token
         self._continuations: dict[int, tuple[int, _Continuation]] = {}  # with the tickets
-        self._secrets: dict[tuple[int, int], Secret] = {}  # of tokens being made
+        # Of tokens being made, with the tickets of their requests; by client and request.
+        self._secrets: dict[tuple[int, int], tuple[int, Secret]] = {}
         self.by_code: dict[int, Order] = {
             users.CREATE_USER.code: self._create_user,
             users.CHANGE_PASSWORD.code: self._change_password,
@@ -144,7 +145,7 @@ class UserOrders:
             self._requests.submit(
                 connection, header, encode(CREATE_TOKEN_HASHED, made), ticket=ticket
             )
-            self._secrets[header.client, header.request] = event.secret
+            self._secrets[header.client, header.request] = (ticket, event.secret)
 
         token = self._wait(connection, header, go_on)
         self._out.append(MintToken(token))
@@ -180,14 +181,26 @@ class UserOrders:
         return [ticket for ticket, _ in self._continuations.values()]
 
     def check(self) -> None:
-        """Assert that a request waits for one secret at a time."""
+        """Assert that a request waits for one secret at a time, and for that of its own."""
         tickets = dict.fromkeys(ticket for ticket, _ in self._continuations.values())
         assert len(tickets) == len(self._continuations), "a request waits for one secret"
+        kept = [ticket for ticket, _ in self._secrets.values()]
+        assert len(dict.fromkeys(kept)) == len(kept), "a request makes one token"
+        assert not tickets.keys() & dict.fromkeys(kept).keys(), "what is hashed is not minted yet"
+        for (client, request), (ticket, _) in self._secrets.items():
+            header = RequestHeader(client=client, request=request)
+            is_ordered = self._answers.is_ordered(header, ticket)
+            assert is_ordered == self._answers.is_waiting(ticket), "a token is ordered for who asks"
 
-    def forget(self, client: int) -> None:
-        """Forget the secrets that nobody will be told: their connection is gone."""
-        for key in [key for key in self._secrets if key[0] == client]:
-            del self._secrets[key]
+    def forget_unheard(self) -> None:
+        """Forget the secrets that nobody will be told: their requests wait no more.
+
+        They were refused, reached their deadline or lost their connection. Called once a second,
+        and when a connection is gone.
+        """
+        for key, (ticket, _) in list(self._secrets.items()):
+            if not self._answers.is_waiting(ticket):
+                del self._secrets[key]
 
     def token_reply(self, header: RequestHeader, body: bytes) -> bytes:
         """Return the reply to the creator of a token: the secret, once.
@@ -195,7 +208,7 @@ class UserOrders:
         Whoever asks again after that is told that the token exists: nobody has the secret (51). One
         that was minted for that question is of no use.
         """
-        secret = self._secrets.pop((header.client, header.request), None)
+        _, secret = self._secrets.pop((header.client, header.request), (0, None))
         if body[:4] != RESULT_OK:
             return body
         if secret is None or hash_token(secret) not in self._metadata.state.token_owners:
