@@ -215,7 +215,7 @@ class Store:
         leftovers: list[str],
     ) -> None:
         self.outbox = Outbox()
-        self._ceilings = loaded.recovered.ceilings
+        self.ceilings = loaded.recovered.ceilings  # the newest of each group, durable or staged
         self._is_open = False
         self._stop = _Stop.UNASKED
         self._is_dated = config.start > 0
@@ -371,12 +371,12 @@ class Store:
 
     def stage_gone(self, group: int) -> None:
         """Stage the removal of a group with all its ops."""
-        self._ceilings.pop(group, None)
+        self.ceilings.pop(group, None)
         self._journal.stage(Entry(Kind.GROUP_GONE, 0, group), ENTRY_BYTES)
 
     def stage_ceiling(self, group: int, offset: int) -> None:
         """Stage the offset below which a group may assign offsets that are not yet durable."""
-        self._ceilings[group] = offset
+        self.ceilings[group] = offset
         self._journal.stage(Entry(Kind.OFFSET_CEILING, 0, group, offset), ENTRY_BYTES)
 
     def begin(self) -> None:
@@ -474,7 +474,7 @@ class Store:
         for group in groups:
             self.capture(group)
         assert self._stop is _Stop.UNASKED, "the last checkpoint comes before the stop"
-        return self._checkpointer.begin(self._ceilings, live, covered)
+        return self._checkpointer.begin(self.ceilings, live, covered)
 
     def stop_clean(self) -> None:
         """Mark the stop as clean once everything is synced; `is_stopped` says when it is durable.

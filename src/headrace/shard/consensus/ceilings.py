@@ -5,7 +5,7 @@ ceiling then, so that no offset is given out twice.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 
 class Ceilings:
@@ -39,6 +39,8 @@ class Ceilings:
 
     def on_flushed(self, sequence: int) -> None:
         """Note the record that holds what was staged."""
+        waiting = self._until_synced
+        assert not waiting or waiting[-1][0] < sequence, "records follow"
         for group, ceiling in self.staged:
             self._until_synced.append((sequence, group, ceiling))
         self.staged.clear()
@@ -53,6 +55,7 @@ class Ceilings:
 
     def _set_free(self, group: int) -> None:
         newest, durable = self._newest.get(group, 0), self._durable.get(group, 0)
+        assert durable <= newest, "a durable ceiling was asked for"
         self.free[group] = min(newest - self._reserved // 2, durable)
 
     def forget(self, group: int) -> None:
@@ -63,8 +66,10 @@ class Ceilings:
         self.staged = [each for each in self.staged if each[0] != group]
         self._until_synced = deque(each for each in self._until_synced if each[1] != group)
 
-    def check(self, issued: int) -> None:
-        """Assert that ceilings rise, and become durable in the order of their records."""
+    def check(self, issued: int, journaled: Mapping[int, int]) -> None:
+        """Assert that ceilings rise in the order of their records, and are those of the journal."""
+        assert self._newest == journaled, "a partition counts on a ceiling of its own record"
+        assert self.free.keys() == self._newest.keys(), "who has a ceiling has offsets below it"
         waiting = [sequence for sequence, _, _ in self._until_synced]
         assert waiting == sorted(waiting), "records are synced in their order"
         assert not waiting or waiting[-1] <= issued, "a ceiling waits for a record that was issued"

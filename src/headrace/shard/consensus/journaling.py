@@ -202,4 +202,4 @@ class Journaling:
             assert sequences == sorted(sequences), "records come to be durable in their order"
             assert not sequences or reached < sequences[0], "who waits is told at once"
             assert not sequences or sequences[-1] <= store.issued, "nobody waits for no record"
-        self._ceilings.check(store.issued)
+        self._ceilings.check(store.issued, store.ceilings)

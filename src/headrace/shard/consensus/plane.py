@@ -203,6 +203,7 @@ class Plane:
         past = self._dormant.pop(config.group, None)
         if past is not None and origin_of(past) not in (None, config.origin):
             self.checkpoints.forget(config.group)
+            self._ceilings.forget(config.group)
             self._journaling.end_group(config.group)
             past = None
         if past is not None:

@@ -252,7 +252,6 @@ class Partitions:
         group, plane, probes = target.group, self._plane, self._turn.probes
         assert group not in self.locals, "a partition is made once"
         machine = PartitionMachine(self._options(target), self.shared, probes)
-        ceiling = plane.ceiling_of(group)
         config = GroupConfig(
             group,
             is_persisted=target.is_persisted,
@@ -263,7 +262,7 @@ class Partitions:
         past = plane.add_group(config, watched, DedupTable(group, probes))
         local = self.locals[group] = Local(target, plane.groups[group], machine)
         is_tail_lost = past is not None and past.state.is_tail_lost
-        self._opening.add(local, lost_until=ceiling if is_tail_lost else None)
+        self._opening.add(local, lost_until=plane.ceiling_of(group) if is_tail_lost else None)
         probes.hit("partitions.materialised")
         return local
 
