@@ -18,12 +18,19 @@ from headrace.partitions.tail import (
     TailBatch,
     TailBudget,
     memory_of,
-    tail_copy,
 )
 from headrace.ports.segments import SegmentFile
 from headrace.wire.batches import BatchHeader, chain_batch
 from headrace.wire.errors import CorruptError
-from tests.partitions.stage import GROUP, NAMESPACE, REVISION, Stage, make_options
+from headrace.wire.numbers import Operation
+from tests.partitions.stage import (
+    GROUP,
+    NAMESPACE,
+    REVISION,
+    Stage,
+    make_options,
+    producer_batch,
+)
 
 FILE = SegmentFile(NAMESPACE, REVISION, 2, 1000)
 
@@ -233,13 +240,15 @@ def test_a_state_that_does_not_hang_together_is_refused() -> None:
 
 def test_small_batches_are_copied_and_large_ones_are_not() -> None:
     """O3.3."""
-    slab = bytearray(1 << 20)
-    small = memoryview(slab)[: COPIED_BYTES_MAX - 1]
-    large = memoryview(slab)[:COPIED_BYTES_MAX]
-    assert isinstance(tail_copy(small), bytes)
-    assert tail_copy(large) is large
-    data = bytes(10)
-    assert tail_copy(data) is data
+    stage = Stage()
+    for payload_bytes, is_copied in ((100, True), (COPIED_BYTES_MAX, False)):
+        sent = bytearray(producer_batch(1, payload_bytes))
+        header, body = stage.order(Operation.SEND_MESSAGES, sent)
+        given = memoryview(body)
+        stage.apply(header, given)
+        kept = stage.machine._tail._batches[-1].data
+        assert kept == given
+        assert (kept is given) != is_copied
 
 
 def batch(offset: int, size: int = 100) -> TailBatch:
@@ -274,7 +283,7 @@ def test_a_budget_counts_what_small_batches_really_take() -> None:
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
     for offset in range(1_000_000, 1_000_000 + count):
-        tail.append(TailBatch(offset, offset + 1, offset * 10, tail_copy(source)))
+        tail.append(TailBatch(offset, offset + 1, offset * 10, bytes(source)))
     after, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert abs(after - before - tail.bytes_held) < count * BATCH_OBJECTS_BYTES // 8

@@ -523,7 +523,7 @@ class PartitionMachine:
         assert segment.length == position + batch.length, "the batch is the last of its segment"
         assert segment.end_offset == log.next_offset, "the segment is the last of the log"
         if self._writer.fence is None:
-            data = bytes(body) if batch.length < COPIED_BYTES_MAX else body  # as `tail_copy`
+            data = bytes(body) if batch.length < COPIED_BYTES_MAX else body
             end_offset = log.next_offset
             self._tail.append(TailBatch(batch.base_offset, end_offset, batch.base_timestamp, data))
             self._writer.put(segment, position, data, self._tail, end_offset)

@@ -199,8 +199,3 @@ _GONE = TailBatch(0, 0, 0, b"")
 def memory_of(batch: TailBatch) -> int:
     """Return how much memory a batch takes."""
     return len(batch.data) + BATCH_OBJECTS_BYTES
-
-
-def tail_copy(data: Buffer) -> Buffer:
-    """Return a buffer that a tail may keep: a copy of a small one."""
-    return bytes(data) if len(data) < COPIED_BYTES_MAX else data
