@@ -221,6 +221,8 @@ class Plane:
 
     def remove_group(self, group: int) -> None:
         """Forget a group with all it had, known or dormant; who waits for it is told so."""
+        if self.inbox.queue:
+            self._run_inbox()  # What came for it is taken first: it takes nothing later.
         self.checkpoints.touch(group)
         replica = self.groups.pop(group, None)
         self._configs.pop(group, None)
