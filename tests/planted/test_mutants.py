@@ -1,22 +1,46 @@
-"""Mutants that a tool makes of the core: they are code, and their verdicts are kept."""
+"""Mutants that a tool makes of the core: they are code, they run, and their verdicts are kept."""
 
 import ast
+import subprocess
+import sys
 
-from tools.mutate import SAMPLE, SOURCE, SURVIVED, Mutant, draw_sample, find_mutants, read_verdicts
+import msgspec
+import pytest
+
+from tools.checks import Measured
+from tools.mutants import ROOT, SAMPLE, Mutant, draw_sample, find_mutants
+from tools.mutate import SURVIVED, read_verdicts
+
+PURGE = "tests/test_scenarios.py::test_scenario[partitions/purge]"
+# A process of its own, as the one that judges must not have imported headrace.
+RUN = """
+import sys, msgspec
+from tools import checks, mutants
+mutant = msgspec.json.decode(sys.argv[1], type=mutants.Mutant)
+print(checks.run_checks(mutant, checks.SCENARIOS, {sys.argv[2]: float(sys.argv[3])}))
+"""
 
 
-def edited(mutant: Mutant) -> bytes:
-    data = (SOURCE / mutant.module).read_bytes()
-    assert data[mutant.start : mutant.end].decode() == mutant.old
-    return data[: mutant.start] + mutant.new.encode() + data[mutant.end :]
+def run_purge(mutant: Mutant) -> str:
+    command = [sys.executable, "-c", RUN, msgspec.json.encode(mutant).decode(), PURGE, "1.0"]
+    return subprocess.run(
+        command, cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.strip()
 
 
 def test_mutants_of_the_sample_are_other_code() -> None:
     sample = draw_sample()
     assert len({each.name for each in sample}) == len(sample) == SAMPLE
     for mutant in sample[::10]:
-        before = ast.dump(ast.parse((SOURCE / mutant.module).read_bytes()))
-        assert ast.dump(ast.parse(edited(mutant))) != before, mutant.name
+        data = mutant.path.read_bytes()
+        assert data[mutant.start : mutant.end].decode() == mutant.old
+        assert ast.dump(ast.parse(mutant.edited)) != ast.dump(ast.parse(data)), mutant.name
+
+
+def test_a_mutant_knows_its_lines() -> None:
+    for mutant in draw_sample()[::10]:
+        lines = mutant.path.read_text().splitlines()[mutant.lines.start - 1 : mutant.lines.stop - 1]
+        assert mutant.old in "\n".join(lines)
 
 
 def test_mutants_are_of_every_kind_and_package() -> None:
@@ -35,6 +59,23 @@ def test_what_only_asserts_is_no_target() -> None:
     functions = {each.function for each in find_mutants()}
     assert "Ring.check" not in functions
     assert "Connection.check_session" in functions  # It refuses, and is no check.
+
+
+def test_a_mutant_meets_the_checks_that_reach_it_the_quickest_first() -> None:
+    one, other = draw_sample()[:2]
+    seconds = {"scenarios": {"a": 3.0, "b": 2.0, "c": 1.0}, "seeds": {"nodes 1": 4.0}}
+    measured = Measured(seconds, [], {one.name: ["a", "c"], other.name: ["", "a"]}, [])
+    assert [*measured.select(one)["scenarios"]] == ["c", "a"]
+    assert measured.select(one)["seeds"] == {}
+    assert [*measured.select(other)["scenarios"]] == ["c", "b", "a"]  # It is reached by an import.
+    assert [*measured.select(other)["seeds"]] == ["nodes 1"]
+
+
+@pytest.mark.slow
+def test_a_check_fails_with_a_mutant_and_passes_without() -> None:
+    mutant = next(each for each in find_mutants() if each.old == "self._offsets.clear()")
+    assert run_purge(mutant).startswith(PURGE)
+    assert run_purge(msgspec.structs.replace(mutant, new=mutant.old)) == ""
 
 
 def test_every_survivor_is_explained() -> None:

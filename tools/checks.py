@@ -1,0 +1,293 @@
+"""Runs tests, scenarios and seeds against one mutant, in child processes.
+
+    parent     has imported pytest and whatever else the checks need, but nothing of headrace
+    child      forked for one lane of one mutant: imports headrace with the edit in place, runs the
+               checks it is given and ends at the first that fails
+
+A check is a test by its node id, or a seed as `groups 7` or `nodes 7`. SIGALRM ends a child that
+exceeds the time limit of a check, a multiple of what the check takes without a mutant.
+"""
+
+import importlib
+import importlib.util
+import os
+import resource
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import NoReturn
+
+import coverage
+import msgspec
+import pytest
+from hypothesis import Phase, settings
+
+from tools.mutants import PACKAGES, ROOT, SOURCE, Mutant
+
+SCENARIOS, TESTS, SEEDS = "scenarios", "tests", "seeds"
+FOLDERS = {
+    SCENARIOS: ("tests/test_scenarios.py",),
+    TESTS: tuple(f"tests/{package}" for package in PACKAGES),
+}
+SEED_COUNTS = {"groups": 40, "nodes": 25}  # from 1 on, and all stored ones
+START_SECONDS = 60  # in which a child has imported what it needs
+SECONDS_MIN = 10
+SLOWER = 5  # A mutant may take so many times what the code as it is takes.
+MEMORY_BYTES_MAX = 4 << 30
+BETWEEN = ""  # the check during imports and collection
+
+
+class Measured(msgspec.Struct):
+    """What the checks do without any mutant."""
+
+    seconds: dict[str, dict[str, float]]  # of each check, by lane
+    failed: list[str]
+    reached_by: dict[str, list[str]]  # the checks that reach a mutant, by its name
+    modules: list[str]  # imported by the checks, but not ours
+
+    def select(self, mutant: Mutant) -> dict[str, dict[str, float]]:
+        """Return by lane the checks that reach a mutant with their seconds, the quickest first."""
+        reached_by = frozenset(self.reached_by[mutant.name])
+        is_in_all = BETWEEN in reached_by
+        return {
+            lane: {
+                check: seconds
+                for check, seconds in sorted(all_seconds.items(), key=lambda each: each[1])
+                if is_in_all or check in reached_by
+            }
+            for lane, all_seconds in self.seconds.items()
+        }
+
+
+class Note(msgspec.Struct):
+    """What a child leaves behind: the check that it was at, and how that failed."""
+
+    check: str = BETWEEN
+    how: str = ""
+
+
+class _Edited(SourceFileLoader):
+    """Imports the module of a mutant with the edit, and everything else as usual."""
+
+    def __init__(self, mutant: Mutant) -> None:
+        parts = ["headrace", *Path(mutant.module).with_suffix("").parts]
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        super().__init__(name, str(mutant.path))
+        self._mutant = mutant
+
+    def find_spec(
+        self, fullname: str, _path: Sequence[str] | None, _target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != self.name:
+            return None
+        return importlib.util.spec_from_file_location(fullname, self.path, loader=self)
+
+    def get_code(self, fullname: str) -> CodeType:
+        assert fullname == self.name
+        code: CodeType = compile(self._mutant.edited, self.path, "exec", dont_inherit=True)
+        return code
+
+
+class _Watch:
+    """Sees in a child which checks begin and fail; the first that fails ends the child."""
+
+    def __init__(self, note: Path, seconds: dict[str, float]) -> None:
+        self._note = note
+        self._seconds = seconds
+        self.checks: list[str] | None = list(seconds)
+        signal.setitimer(signal.ITIMER_REAL, START_SECONDS)
+
+    def begin(self, check: str) -> None:
+        limit = SECONDS_MIN + SLOWER * self._seconds.get(check, 0.0)
+        signal.setitimer(signal.ITIMER_REAL, limit)
+        self._note.write_bytes(msgspec.json.encode(Note(check)))
+
+    def fail(self, check: str, how: str) -> None:
+        self._note.write_bytes(msgspec.json.encode(Note(check, how)))
+        os._exit(1)
+
+
+class _Meter(_Watch):
+    """Takes the seconds and lines of each check in a child without a mutant, and goes on."""
+
+    def __init__(self) -> None:
+        self.checks = None  # all
+        self.seconds: dict[str, float] = {}
+        self.failed: list[str] = []
+        self._check = BETWEEN
+        self._began = time.perf_counter()
+        packages = [str(SOURCE / each) for each in PACKAGES]
+        self._coverage = coverage.Coverage(data_file=None, config_file=False, source=packages)
+        self._coverage.start()
+
+    def begin(self, check: str) -> None:
+        now = time.perf_counter()
+        if self._check != BETWEEN:
+            self.seconds[self._check] = now - self._began
+        self._check, self._began = check, now
+        self._coverage.switch_context(check)
+
+    def fail(self, check: str, how: str) -> None:
+        self.failed.append(f"{check} {how}")
+
+    def take_seconds(self) -> dict[str, float]:
+        """Return the seconds of the checks since the last call."""
+        self.begin(BETWEEN)
+        seconds, self.seconds = self.seconds, {}
+        return seconds
+
+    def reached_by(self, mutants: Sequence[Mutant]) -> dict[str, list[str]]:
+        """Stop, and return the checks that reached each mutant."""
+        self._coverage.stop()
+        data = self._coverage.get_data()
+        reached: dict[str, list[str]] = {}
+        for mutant in mutants:
+            by_line = data.contexts_by_lineno(str(mutant.path))
+            found = {check: None for line in mutant.lines for check in by_line.get(line, ())}
+            reached[mutant.name] = list(found)
+        return reached
+
+
+class _Plugin:
+    """Has pytest run the checks that are wanted, in their order, and tell of each."""
+
+    def __init__(self, watch: _Watch) -> None:
+        self._watch = watch
+
+    def pytest_configure(self) -> None:
+        profile = settings.get_profile("headrace")  # that of tests/conftest.py
+        phases = (Phase.explicit, Phase.generate)  # A failure need not be made small.
+        settings.register_profile("mutants", profile, phases=phases)
+        settings.load_profile("mutants")
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        if self._watch.checks is not None:
+            found = {item.nodeid: item for item in items}
+            items[:] = [found[check] for check in self._watch.checks if check in found]
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._watch.begin(nodeid)
+
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> pytest.TestReport | None:
+        error = call.excinfo
+        if error is not None and not error.errisinstance(pytest.skip.Exception):
+            is_ours = Path(error.traceback[-1].path).is_relative_to(SOURCE)
+            is_assertion = is_ours and error.errisinstance(AssertionError)
+            self._watch.fail(item.nodeid, "by an assertion" if is_assertion else "failed")
+        return None
+
+
+def measure(mutants: Sequence[Mutant]) -> Measured:
+    """Run all checks on the code as it is."""
+    with tempfile.TemporaryDirectory(prefix="headrace-checks-") as folder:
+        result = Path(folder) / "result"
+
+        def run() -> bool:
+            before = list(sys.modules)
+            meter = _Meter()
+            seconds = {}
+            for lane in (SCENARIOS, TESTS, SEEDS):
+                if not _run_lane(lane, meter, folder):
+                    meter.failed.append(lane)
+                seconds[lane] = meter.take_seconds()
+            ours = ("headrace", "tests", "tools", "bench", "conftest", "__mp_main__")
+            new = [each for each in sys.modules if each not in before]
+            modules = [each for each in new if each.partition(".")[0] not in ours]
+            measured = Measured(seconds, meter.failed, meter.reached_by(mutants), modules)
+            result.write_bytes(msgspec.json.encode(measured))
+            return True
+
+        ended = _fork(run)
+        assert ended == 0, f"the child that measures ended with {ended}"
+        return msgspec.json.decode(result.read_bytes(), type=Measured)
+
+
+def preload(modules: list[str]) -> None:
+    """Import what the checks need and is not ours, so that no child has to."""
+    for name in modules:
+        try:
+            importlib.import_module(name)
+        except ImportError:  # made by another module, such as six.moves
+            continue
+    assert "headrace" not in sys.modules
+
+
+def run_checks(mutant: Mutant, lane: str, seconds: dict[str, float]) -> str:
+    """Run checks of one lane against a mutant; return the one that failed and how, or nothing."""
+    with tempfile.TemporaryDirectory(prefix="headrace-checks-") as folder:
+        note = Path(folder) / "note"
+        note.write_bytes(msgspec.json.encode(Note()))
+
+        def run() -> bool:
+            sys.meta_path.insert(0, _Edited(mutant))
+            return _run_lane(lane, _Watch(note, seconds), folder)
+
+        ended = _fork(run)
+        left = msgspec.json.decode(note.read_bytes(), type=Note)
+    if ended == 0:
+        return ""
+    how = "timed out" if ended == -signal.SIGALRM else left.how or "did not end well"
+    return f"{left.check or 'imports'} {how}"
+
+
+def _fork(run: Callable[[], bool]) -> int:
+    """Run something in a child; return its exit code, or minus the signal that ended it."""
+    child = os.fork()
+    if child == 0:
+        _run_as_child(run)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def _run_as_child(run: Callable[[], bool]) -> NoReturn:
+    code = 1
+    try:
+        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for each in (0, 1, 2):
+            os.dup2(nowhere, each)
+        sys.path.insert(0, str(SOURCE.parent))  # before any installed headrace
+        sys.dont_write_bytecode = True
+        os.chdir(ROOT)
+        code = 0 if run() else 1
+    finally:
+        os._exit(code)
+
+
+def _run_lane(lane: str, watch: _Watch, folder: str) -> bool:
+    """Run the checks of a lane; return whether all passed."""
+    if lane == SEEDS:
+        _run_seeds(watch)
+        return True
+    files = FOLDERS[lane]
+    if watch.checks is not None:
+        files = tuple({check.partition("::")[0]: None for check in watch.checks})
+    options = ["-q", "-m", "not slow", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    # Rewritten assertions would need an import hook before that of the edit.
+    options += ["--assert=plain", f"--basetemp={folder}/{lane}"]
+    return pytest.main([*options, *files], [_Plugin(watch)]) == pytest.ExitCode.OK
+
+
+def _run_seeds(watch: _Watch) -> None:
+    simulate = importlib.import_module("tools.simulate")  # It imports headrace.
+    kinds = {"groups": simulate.GROUPS, "nodes": simulate.NODES}
+
+    def all_seeds() -> Iterator[str]:
+        for kind, count in SEED_COUNTS.items():
+            for seed in (*kinds[kind].stored_seeds(), *range(1, count + 1)):
+                yield f"{kind} {seed}"
+
+    for check in watch.checks or all_seeds():
+        watch.begin(check)
+        kind, _, seed = check.partition(" ")
+        report = kinds[kind].run_seed(int(seed))
+        if report.outcome.name in ("VIOLATION", "LIVENESS"):
+            is_assertion = report.reason.startswith("crashed: AssertionError")
+            watch.fail(check, "by an assertion" if is_assertion else "failed")
