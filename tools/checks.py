@@ -8,6 +8,7 @@ A check is a test by its node id, or a seed as `groups 7` or `nodes 7`. SIGALRM 
 exceeds the time limit of a check, a multiple of what the check takes without a mutant.
 """
 
+import builtins
 import importlib
 import importlib.util
 import os
@@ -22,45 +23,43 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import NoReturn
 
-import coverage
 import msgspec
 import pytest
 from hypothesis import Phase, settings
 
 from tools.mutants import PACKAGES, ROOT, SOURCE, Mutant
 
-SCENARIOS, TESTS, SEEDS = "scenarios", "tests", "seeds"
-FOLDERS = {
-    SCENARIOS: ("tests/test_scenarios.py",),
-    TESTS: tuple(f"tests/{package}" for package in PACKAGES),
+SEEDS = "seeds"
+# The cheapest first.
+LANES = {
+    "scenarios": "tests/test_scenarios.py",
+    **{f"tests of {package}": f"tests/{package}" for package in PACKAGES},
+    SEEDS: "",
 }
-SEED_COUNTS = {"groups": 40, "nodes": 25}  # from 1 on, and all stored ones
+SEED_COUNTS = {"groups": 20, "nodes": 10}  # from 1 on, and all stored ones
 START_SECONDS = 60  # in which a child has imported what it needs
 SECONDS_MIN = 10
 SLOWER = 5  # A mutant may take so many times what the code as it is takes.
 MEMORY_BYTES_MAX = 4 << 30
+OURS = ("headrace", "tests", "tools", "bench", "conftest")
 BETWEEN = ""  # the check during imports and collection
 
 
 class Measured(msgspec.Struct):
-    """What the checks do without any mutant."""
+    """What the checks of a lane do without any mutant."""
 
-    seconds: dict[str, dict[str, float]]  # of each check, by lane
+    seconds: dict[str, float]
     failed: list[str]
     reached_by: dict[str, list[str]]  # the checks that reach a mutant, by its name
     modules: list[str]  # imported by the checks, but not ours
 
-    def select(self, mutant: Mutant) -> dict[str, dict[str, float]]:
-        """Return by lane the checks that reach a mutant with their seconds, the quickest first."""
+    def select(self, mutant: Mutant) -> dict[str, float]:
+        """Return the checks that reach a mutant with their seconds, the quickest first."""
         reached_by = frozenset(self.reached_by[mutant.name])
         is_in_all = BETWEEN in reached_by
+        checks = [each for each in self.seconds if is_in_all or each in reached_by]
         return {
-            lane: {
-                check: seconds
-                for check, seconds in sorted(all_seconds.items(), key=lambda each: each[1])
-                if is_in_all or check in reached_by
-            }
-            for lane, all_seconds in self.seconds.items()
+            check: self.seconds[check] for check in sorted(checks, key=self.seconds.__getitem__)
         }
 
 
@@ -72,13 +71,12 @@ class Note(msgspec.Struct):
 
 
 class _Edited(SourceFileLoader):
-    """Imports the module of a mutant with the edit, and everything else as usual."""
+    """Imports one module with other text, and everything else as usual."""
 
-    def __init__(self, mutant: Mutant) -> None:
-        parts = ["headrace", *Path(mutant.module).with_suffix("").parts]
-        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        super().__init__(name, str(mutant.path))
-        self._mutant = mutant
+    def __init__(self, path: Path, text: bytes) -> None:
+        parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+        super().__init__(".".join(parts[:-1] if parts[-1] == "__init__" else parts), str(path))
+        self._text = text
 
     def find_spec(
         self, fullname: str, _path: Sequence[str] | None, _target: ModuleType | None = None
@@ -89,8 +87,22 @@ class _Edited(SourceFileLoader):
 
     def get_code(self, fullname: str) -> CodeType:
         assert fullname == self.name
-        code: CodeType = compile(self._mutant.edited, self.path, "exec", dont_inherit=True)
+        code: CodeType = compile(self._text, self.path, "exec", dont_inherit=True)
         return code
+
+
+def with_marks(path: Path, mutants: dict[int, Mutant]) -> bytes:
+    """Return the text of a module, with a call of `_reached_` at each mutant."""
+    parts: list[tuple[int, str]] = []
+    for number, mutant in mutants.items():
+        if mutant.is_statement:
+            parts.append((mutant.start, f"_reached_({number}); "))
+        else:
+            parts += [(mutant.start, f"(_reached_({number}) or ("), (mutant.end, "))")]
+    text = path.read_bytes()
+    for at, part in sorted(parts, key=lambda each: each[0], reverse=True):
+        text = text[:at] + part.encode() + text[at:]
+    return text
 
 
 class _Watch:
@@ -113,44 +125,32 @@ class _Watch:
 
 
 class _Meter(_Watch):
-    """Takes the seconds and lines of each check in a child without a mutant, and goes on."""
+    """Takes the seconds of each check and the mutants it reaches, without any edit, and goes on."""
 
-    def __init__(self) -> None:
+    def __init__(self, mutants: Sequence[Mutant]) -> None:
         self.checks = None  # all
         self.seconds: dict[str, float] = {}
         self.failed: list[str] = []
+        self.reached_by: dict[str, list[str]] = {each.name: [] for each in mutants}
+        self._mutants = mutants
         self._check = BETWEEN
         self._began = time.perf_counter()
-        packages = [str(SOURCE / each) for each in PACKAGES]
-        self._coverage = coverage.Coverage(data_file=None, config_file=False, source=packages)
-        self._coverage.start()
+        self._reached: set[int] = set()
+        vars(builtins)["_reached_"] = self._reached.add
+        for path in {each.path: None for each in mutants}:
+            here = {at: each for at, each in enumerate(mutants) if each.path == path}
+            sys.meta_path.insert(0, _Edited(path, with_marks(path, here)))
 
     def begin(self, check: str) -> None:
-        now = time.perf_counter()
         if self._check != BETWEEN:
-            self.seconds[self._check] = now - self._began
-        self._check, self._began = check, now
-        self._coverage.switch_context(check)
+            self.seconds[self._check] = time.perf_counter() - self._began
+        for number in self._reached:
+            self.reached_by[self._mutants[number].name].append(self._check)
+        self._reached.clear()
+        self._check, self._began = check, time.perf_counter()
 
     def fail(self, check: str, how: str) -> None:
         self.failed.append(f"{check} {how}")
-
-    def take_seconds(self) -> dict[str, float]:
-        """Return the seconds of the checks since the last call."""
-        self.begin(BETWEEN)
-        seconds, self.seconds = self.seconds, {}
-        return seconds
-
-    def reached_by(self, mutants: Sequence[Mutant]) -> dict[str, list[str]]:
-        """Stop, and return the checks that reached each mutant."""
-        self._coverage.stop()
-        data = self._coverage.get_data()
-        reached: dict[str, list[str]] = {}
-        for mutant in mutants:
-            by_line = data.contexts_by_lineno(str(mutant.path))
-            found = {check: None for line in mutant.lines for check in by_line.get(line, ())}
-            reached[mutant.name] = list(found)
-        return reached
 
 
 class _Plugin:
@@ -185,23 +185,20 @@ class _Plugin:
         return None
 
 
-def measure(mutants: Sequence[Mutant]) -> Measured:
-    """Run all checks on the code as it is."""
+def measure(mutants: Sequence[Mutant], lane: str) -> Measured:
+    """Run all checks of a lane on the code as it is."""
     with tempfile.TemporaryDirectory(prefix="headrace-checks-") as folder:
         result = Path(folder) / "result"
 
         def run() -> bool:
             before = list(sys.modules)
-            meter = _Meter()
-            seconds = {}
-            for lane in (SCENARIOS, TESTS, SEEDS):
-                if not _run_lane(lane, meter, folder):
-                    meter.failed.append(lane)
-                seconds[lane] = meter.take_seconds()
-            ours = ("headrace", "tests", "tools", "bench", "conftest", "__mp_main__")
+            meter = _Meter(mutants)
+            if not _run_lane(lane, meter, folder):
+                meter.failed.append(lane)
+            meter.begin(BETWEEN)
             new = [each for each in sys.modules if each not in before]
-            modules = [each for each in new if each.partition(".")[0] not in ours]
-            measured = Measured(seconds, meter.failed, meter.reached_by(mutants), modules)
+            modules = [each for each in new if each.partition(".")[0] not in OURS]
+            measured = Measured(meter.seconds, meter.failed, meter.reached_by, modules)
             result.write_bytes(msgspec.json.encode(measured))
             return True
 
@@ -227,7 +224,7 @@ def run_checks(mutant: Mutant, lane: str, seconds: dict[str, float]) -> str:
         note.write_bytes(msgspec.json.encode(Note()))
 
         def run() -> bool:
-            sys.meta_path.insert(0, _Edited(mutant))
+            sys.meta_path.insert(0, _Edited(mutant.path, mutant.edited))
             return _run_lane(lane, _Watch(note, seconds), folder)
 
         ended = _fork(run)
@@ -266,12 +263,12 @@ def _run_lane(lane: str, watch: _Watch, folder: str) -> bool:
     if lane == SEEDS:
         _run_seeds(watch)
         return True
-    files = FOLDERS[lane]
+    files = [LANES[lane]]
     if watch.checks is not None:
-        files = tuple({check.partition("::")[0]: None for check in watch.checks})
+        files = list({check.partition("::")[0]: None for check in watch.checks})
     options = ["-q", "-m", "not slow", "-p", "no:cacheprovider", "-p", "no:xdist"]
     # Rewritten assertions would need an import hook before that of the edit.
-    options += ["--assert=plain", f"--basetemp={folder}/{lane}"]
+    options += ["--assert=plain", f"--basetemp={folder}/tests"]
     return pytest.main([*options, *files], [_Plugin(watch)]) == pytest.ExitCode.OK
 
 

@@ -17,6 +17,7 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "headrace"
 PACKAGES = ("vsr", "storage", "partitions", "shard")
 SAMPLE = 300
+STEP_LEFT_OUT = "step left out"
 
 _SHIFTED: dict[type[ast.cmpop], str] = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">"}
 _SIGNS: dict[type[ast.cmpop], str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
@@ -44,6 +45,11 @@ class Mutant(msgspec.Struct, frozen=True):
         return self.module.split("/")[0]
 
     @property
+    def is_statement(self) -> bool:
+        """Whether its text is a statement, and not an expression."""
+        return self.kind == STEP_LEFT_OUT
+
+    @property
     def path(self) -> Path:
         """The file that it edits."""
         return SOURCE / self.module
@@ -53,12 +59,6 @@ class Mutant(msgspec.Struct, frozen=True):
         """The whole module, edited."""
         data = self.path.read_bytes()
         return data[: self.start] + self.new.encode() + data[self.end :]
-
-    @property
-    def lines(self) -> range:
-        """The numbers of the lines of its text."""
-        first = self.path.read_bytes()[: self.start].count(b"\n") + 1
-        return range(first, first + self.old.count("\n") + 1)
 
     @property
     def rank(self) -> int:
@@ -127,7 +127,7 @@ class _Finder(ast.NodeVisitor):
 
     def visit_Expr(self, node: ast.Expr) -> None:
         if isinstance(node.value, ast.Call) and "probes" not in self._segment(node):
-            self._add("step left out", node, "pass")
+            self._add(STEP_LEFT_OUT, node, "pass")
         self.generic_visit(node)
 
     def _span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:

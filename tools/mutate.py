@@ -6,10 +6,10 @@
     python -m tools.mutate --list               # survivors by name
 
 A mutant is one small edit of the core (`tools/mutants.py`). It runs against all scenarios, the fast
-tests of the core and seeds of both simulators (`tools/checks.py`); whoever fails first has killed
-it. First every check runs on the code as it is, which tells how long it takes and which lines it
-reaches. If one fails, nothing is judged: it would kill every mutant. A mutant meets only the checks
-that reach its lines, in each lane the quickest first. Verdicts are kept in
+tests of the core and seeds of both simulators, lane by lane (`tools/checks.py`); whoever fails
+first has killed it. All checks of a lane run on the code as it is before, which tells how long they
+take and which mutants they reach. If one fails, the lane judges nothing: it would kill every
+mutant. A mutant meets only the checks that reach it, the quickest first. Verdicts are kept in
 `tests/planted/mutants.csv`, so the next run goes on where this one ended. A survivor is a scenario
 that is missing, or is explained in that file.
 """
@@ -24,7 +24,7 @@ from functools import partial
 
 import msgspec
 
-from tools.checks import Measured, measure, preload, run_checks
+from tools.checks import LANES, Measured, measure, preload, run_checks
 from tools.mutants import ROOT, Mutant, draw_sample
 
 RECORDS = ROOT / "tests" / "planted" / "mutants.csv"
@@ -37,14 +37,6 @@ class Verdict(msgspec.Struct, frozen=True):
     name: str
     killed_by: str
     explanation: str = ""
-
-
-def judge(mutant: Mutant, *, measured: Measured) -> Verdict:
-    """Run the checks that reach a mutant until one fails."""
-    for lane, checks in measured.select(mutant).items():
-        if checks and (failure := run_checks(mutant, lane, checks)):
-            return Verdict(mutant.name, f"{lane}: {failure}")
-    return Verdict(mutant.name, SURVIVED)
 
 
 def read_verdicts() -> dict[str, Verdict]:
@@ -100,19 +92,31 @@ def _judge_all(
         or (arguments.again and verdicts[each.name].killed_by == SURVIVED)
     ]
     ends = time.monotonic() + 60 * arguments.minutes
-    measured = measure(waiting)
-    if measured.failed:
-        sys.exit(f"fails without any mutant: {', '.join(measured.failed)}")
-    preload(measured.modules)
-    with multiprocessing.Pool(arguments.jobs) as pool:
-        for verdict in pool.imap_unordered(partial(judge, measured=measured), waiting):
-            old = verdicts.get(verdict.name)
-            explanation = old.explanation if old and verdict.killed_by == SURVIVED else ""
-            verdicts[verdict.name] = msgspec.structs.replace(verdict, explanation=explanation)
-            write_verdicts(verdicts)
-            print(f"{verdict.killed_by}\n    {verdict.name}", flush=True)
-            if time.monotonic() > ends:
-                break
+    for lane in LANES:
+        measured = measure(waiting, lane)
+        if measured.failed:
+            sys.exit(f"fails without any mutant: {', '.join(measured.failed)}")
+        preload(measured.modules)
+        killed = {}
+        with multiprocessing.Pool(arguments.jobs) as pool:
+            run = partial(_run_lane, lane=lane, measured=measured)
+            for mutant, failure in pool.imap_unordered(run, waiting):
+                if failure:
+                    killed[mutant.name] = verdicts[mutant.name] = Verdict(mutant.name, failure)
+                    write_verdicts(verdicts)
+                    print(f"{failure}\n    {mutant.name}", flush=True)
+                if time.monotonic() > ends:
+                    return
+        waiting = [each for each in waiting if each.name not in killed]
+    for mutant in waiting:
+        verdicts.setdefault(mutant.name, Verdict(mutant.name, SURVIVED))
+    write_verdicts(verdicts)
+
+
+def _run_lane(mutant: Mutant, *, lane: str, measured: Measured) -> tuple[Mutant, str]:
+    checks = measured.select(mutant)
+    failure = run_checks(mutant, lane, checks) if checks else ""
+    return mutant, f"{lane}: {failure}" if failure else ""
 
 
 if __name__ == "__main__":
