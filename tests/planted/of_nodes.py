@@ -339,8 +339,8 @@ _NODE = (
         "The write of a send has returned, so it is durable.",
         Edit(
             journaling.Journaling._waits_for_sync,
-            "if operation != Operation.SEND_MESSAGES or config.is_persisted:",
-            "if operation != Operation.SEND_MESSAGES:",
+            "if config.is_persisted:",
+            "if False:",
         ),
     ),
     bug(

@@ -54,8 +54,10 @@ _WINDOW_MASK = (1 << WINDOW) - 1
 assert WINDOW == 8 * 16, "the bitmap of a client fills its field"
 assert ANSWERS_MAX <= WINDOW, "a number with an answer is in the window, unless there was a gap"
 
+_NEW = (Verdict.NEW, b"")
+_SEND = int(Operation.SEND_MESSAGES)
 _KNOWN = (
-    Operation.SEND_MESSAGES,
+    _SEND,
     Operation.STORE_CONSUMER_OFFSET,
     Operation.DELETE_CONSUMER_OFFSET,
     Operation.DELETE_SEGMENTS,
@@ -130,10 +132,10 @@ class DedupTable:
         """Return the verdict on a request; for a replay, with the original reply made again."""
         key = (header.client, header.user_id)
         if key not in self._clients or header.client == 0 or header.is_anew:
-            return Verdict.NEW, b""
+            return _NEW
         client = self._clients[key]
         if header.request > client.watermark:
-            return Verdict.NEW, b""  # The usual case.
+            return _NEW  # The usual case.
         answer = client.answers.get(header.request)
         if answer is not None:
             return self._judge_again(header, body, answer)
@@ -294,7 +296,7 @@ class DedupTable:
 def _answer_of(header: PrepareHeader, body: Buffer, reply: bytes) -> bytes:
     """Return the parts of the reply, and the checksum that identifies a retry."""
     base_offset = base_timestamp = code = 0
-    if header.operation == Operation.SEND_MESSAGES:
+    if header.operation == _SEND:
         base_offset, base_timestamp, checksum = _BATCH_STAMPS.unpack_from(body)
     else:
         # Up to where segments go is decided anew for a retry: it is known by what was asked for.

@@ -21,6 +21,8 @@ from headrace.wire.requests import RequestHeader
 
 _OPERATION_AT = REPLY.at("operation")
 _REASON_AT = EVICTION.at("reason")
+_EVICTION = int(FrameKind.EVICTION)
+_SEND = int(Operation.SEND_MESSAGES)
 
 
 class Delivery:
@@ -51,7 +53,7 @@ class Delivery:
     def _deliver(self, effect: SendReply) -> None:
         """Send a reply, or pass it to the part that must see it first."""
         answers, frame = self._answers, effect.frame
-        is_eviction = frame[KIND_OFFSET] == FrameKind.EVICTION
+        is_eviction = frame[KIND_OFFSET] == _EVICTION
         operation = frame[_OPERATION_AT]
         if operation in PURGES and not is_eviction and not REPLY.decode(frame).status:
             self._purges.hold(effect)
@@ -64,7 +66,7 @@ class Delivery:
         connection, asked = found
         if is_eviction:
             self._evict(connection, asked, effect)
-        elif operation == Operation.SEND_MESSAGES:
+        elif operation == _SEND:
             assert asked.client == effect.client, "an answer reaches the client that asked"
             answers.send_settled(connection, asked, frame)
         else:

@@ -51,7 +51,7 @@ from headrace.shard.logins.room import LoginRoom
 from headrace.shard.metadata_group import MetadataGroup
 from headrace.shard.owned.partitions import Partitions
 from headrace.shard.settings import ShardSettings
-from headrace.shard.stages import DataStages, MetadataStage, Stage
+from headrace.shard.stages import DataStages, MetadataStage
 from headrace.shard.timekeeper import Timekeeper
 from headrace.shard.turn import Turn
 from headrace.shard.watch import Watch, unwatched
@@ -91,12 +91,14 @@ class Shard:
             settings.data, data, outside=self, has_offsets=True, may_begin=self._may_begin
         )
         self._planes = (group.plane, plane)
+        self._metadata_inbox, self._data_inbox = group.plane.inbox, plane.inbox
         self._timekeeper = Timekeeper(settings, group, self._planes, turn)
         self.partitions = Partitions(settings, group, plane, turn, watch)
         self.front = front = Front(
             settings, group, plane, self.partitions, turn, lambda: self.probes
         )
         self._room = room = LoginRoom(settings, group, front, turn, self._withdraw)
+        self._revocation = room.revocation
         self._route = front.make_router(
             room.logins, room.users.by_code, room.logins.auditor.deletion
         ).route
@@ -107,7 +109,6 @@ class Shard:
         self._data_stages = DataStages(plane, self.partitions, front.polls, delivery)
         self._backpressure = Backpressure(turn)
         self._sweep_due = 0
-        self._stages = self._declare_stages()
         self._on_event = self._handlers()
 
     def _handlers(self) -> "dict[type, Callable[[Any], None]]":
@@ -170,30 +171,34 @@ class Shard:
         self._on_event[type(event)](event)
         return self._close_turn()
 
-    def _declare_stages(self) -> "tuple[tuple[Stage, Callable[[], None]], ...]":
-        """Return the stages of a turn in their order; each runs only if it is awake."""
-        partitions, front, revocation = self.partitions, self.front, self._room.revocation
-        data = self._data_stages
-        return (
-            (self.metadata.plane.inbox, self._metadata_stage.close),
-            (revocation, revocation.after_turn),
-            (partitions.reconciling, partitions.reconcile),
-            (self.data_plane.inbox, data.close),
-            (partitions.storing, data.store),
-            (front.polls, data.serve_polls),
-            (data.again, data.store_again),
-            (front.flushes, front.flushes.after_turn),
-            (front.purges, front.purges.after_turn),
-        )
-
     def _close_turn(self) -> list[ShardEffect]:
-        """End a turn: what planes did is applied, stored and answered."""
-        for stage, run in self._stages:
-            if stage.is_awake:
-                run()
-        out = self._turn.out[:]
-        self._turn.out.clear()
-        return out
+        """End a turn: what planes did is applied, stored and answered.
+
+        The stages of a turn in their order; each runs only if it is awake.
+        """
+        partitions, front, data = self.partitions, self.front, self._data_stages
+        if self._metadata_inbox.is_awake:
+            self._metadata_stage.close()
+        if self._revocation.is_awake:
+            self._revocation.after_turn()
+        if partitions.reconciling.is_awake:
+            partitions.reconcile()
+        if self._data_inbox.is_awake:
+            data.close()
+        if partitions.storing.is_awake:
+            data.store()
+        if front.polls.is_awake:
+            data.serve_polls()
+        if data.again.is_awake:
+            data.store_again()
+        if front.flushes.is_awake:
+            front.flushes.after_turn()
+        if front.purges.is_awake:
+            front.purges.after_turn()
+        out = self._turn.out
+        effects = out[:]
+        del out[:]
+        return effects
 
     def check(self) -> None:
         """Assert, between turns, what holds between the parts of each room, and `check_awake`."""
@@ -213,7 +218,7 @@ class Shard:
         """Assert that no request is forgotten, and that whatever has work is awake."""
         assert not self._turn.out, "all effects of a turn leave with it"
         self.front.check_awake()
-        self._room.revocation.check()
+        self._revocation.check()
         self.partitions.check_awake()
         for plane in self._planes:
             plane.check_awake()

@@ -4,13 +4,11 @@
 metadata -> revocation -> reconcile -> data -> store -> polls -> store again -> flushes -> purges
 ```
 
-The shard declares them in this order. A stage runs only if something woke it; what it makes for an
+The shard runs them in this order. A stage runs only if something woke it; what it makes for an
 earlier one is for the next turn, except that `store again` follows the polls.
 
 Flow: apply, store, reply.
 """
-
-from typing import Protocol
 
 from headrace.shard.config import DATA_STORE, METADATA_STORE
 from headrace.shard.consensus.plane import Plane
@@ -21,14 +19,6 @@ from headrace.shard.metadata_group import MetadataGroup
 from headrace.shard.owned.partitions import Partitions
 from headrace.shard.timekeeper import Timekeeper
 from headrace.shard.turn import Wake
-
-
-class Stage(Protocol):
-    """A part of a turn; whoever makes work for it wakes it."""
-
-    @property
-    def is_awake(self) -> bool:
-        """Whether it has work."""
 
 
 class MetadataStage:

@@ -47,6 +47,7 @@ from headrace.storage.ring import CONTROL_FILES_FREE, Ring
 SYNC_TICKS = 5
 SYNC_BYTES = 16 * MIB
 ALLOCATE_TICKS = 100
+_PREPARE = int(Kind.PREPARE)
 _REWRITE_RECORD_BYTES = 256 * KIB  # larger ones would waste the ends of files
 
 assert _REWRITE_RECORD_BYTES < SYNC_BYTES, "copies do not force syncs of their own"
@@ -476,7 +477,7 @@ def apply_to_index(
     index: Index, entry: Entry, *, ordinal: int, header_at: int, body_at: int
 ) -> None:
     """Apply one entry to the index, in recovery and in writing."""
-    if entry.kind == Kind.PREPARE:
+    if entry.kind == _PREPARE:
         header = entry.extra
         assert body_at == 0 or header_at < body_at, "bodies follow the entries of their record"
         frame_bytes, op, group = INDEXED.unpack_from(header)

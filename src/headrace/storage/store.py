@@ -197,6 +197,9 @@ class _Stop(Enum):
     DONE = "done"
 
 
+_UNASKED = _Stop.UNASKED
+_PREPARE = int(Kind.PREPARE)
+_PREPARE_FRAME = int(FrameKind.PREPARE)
 _FOLLOWING = {
     _Stop.UNASKED: _Stop.SYNCING,
     _Stop.SYNCING: _Stop.MARKING,
@@ -349,9 +352,9 @@ class Store:
 
         `is_never_held` is kept with an op without a body: it was never acknowledged here.
         """
-        assert self._stop is _Stop.UNASKED, "a store that stops takes no more ops"
-        if body is not None and header[KIND_OFFSET] == FrameKind.PREPARE:  # The usual case.
-            entry = Entry(Kind.PREPARE, FLAG_BODY, 0, 0, header, body)
+        assert self._stop is _UNASKED, "a store that stops takes no more ops"
+        if body is not None and header[KIND_OFFSET] == _PREPARE_FRAME:  # The usual case.
+            entry = Entry(_PREPARE, FLAG_BODY, 0, 0, header, body)
             self._journal.stage(entry, PREPARE_ENTRY_BYTES + len(body))
             return
         entry = prepare_entry(header, body, is_never_held=is_never_held)

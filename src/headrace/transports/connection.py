@@ -352,10 +352,10 @@ class Connection(asyncio.BufferedProtocol):
         if frames:
             if self._requests == 0:
                 self._listener.unheard.end(self)
-            self._requests += len(frames)
             number, put, total = self.number, self._put, 0
             for frame in frames:
                 put(number, frame)
+                self._requests += 1
                 total += len(frame)
             self._memory.turn_bytes += total
             if self._requests - self._answered >= self._in_flight_max:

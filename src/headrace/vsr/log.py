@@ -98,7 +98,8 @@ class Log:
         """Drop the entries below an op."""
         assert op <= self.head, "the head is never dropped"
         if op == self._lowest + 1:  # The usual case.
-            self.entries.pop(self._lowest, None)
+            if self._lowest in self.entries:
+                del self.entries[self._lowest]
             self._lowest = op
             return
         if op - self._lowest > len(self.entries) + 1:

@@ -27,7 +27,7 @@ from headrace.vsr.log import GENESIS, Entry
 from headrace.vsr.recovery import hear_of_view
 from headrace.vsr.repair import fill, has_room, start_repair
 from headrace.vsr.sessions import ClientTable
-from headrace.vsr.state import State, Status, Transfer
+from headrace.vsr.state import INSTALLING, NORMAL, State, Status
 from headrace.vsr.timeouts import Timer
 from headrace.wire.errors import Code, CorruptError, RefusedError
 from headrace.wire.evictions import EvictionReason, encode_eviction
@@ -47,6 +47,9 @@ _STATUSES = {
     Verdict.ALREADY_APPLIED: Code.REQUEST_ALREADY_APPLIED,
     Verdict.REUSED: Code.INVALID_FORMAT,
 }
+_NEW, _ANEW = Verdict.NEW, Verdict.ANEW
+_REGISTER, _LOGOUT = int(Operation.REGISTER), int(Operation.LOGOUT)
+_DISCONNECT = int(Operation.DISCONNECT)
 _TO_VIEW = slice(VIEW.start)
 _FROM_VIEW = slice(VIEW.stop, None)
 
@@ -58,7 +61,7 @@ def on_request(state: State, event: RequestReceived) -> None:
         answer(state, header, Code.TRANSIENT_NOT_ACCEPTED)
         return
     assert state.log_view == state.view, "a primary orders on the log of its view"
-    if header.operation == Operation.REGISTER:
+    if header.operation == _REGISTER:
         if not _is_of_its_user(state, header):
             return
     elif state.table.is_lockstep and header.session > state.commit_min:
@@ -68,10 +71,10 @@ def on_request(state: State, event: RequestReceived) -> None:
         return
     else:
         verdict, reply = state.table.judge(header, event.body)
-        if verdict is Verdict.ANEW:  # Another request with this number was applied.
+        if verdict is _ANEW:  # Another request with this number was applied.
             state.probes.hit("session.number_taken_again")
             header = msgspec.structs.replace(header, is_anew=1)
-        elif verdict is not Verdict.NEW:
+        elif verdict is not _NEW:
             _answer_old(state, header, verdict, reply)
             return
     flight = (header.client, 0 if state.table.is_lockstep else header.request)
@@ -348,7 +351,7 @@ def on_prepare_durable(state: State, event: PrepareDurable) -> None:
 
 def advance_durable(state: State) -> None:
     """Advance the op up to which everything is durable and may be acknowledged."""
-    if state.transfer == Transfer.INSTALLING:
+    if state.transfer is INSTALLING:
         return
     log, before = state.log, state.durable
     durable, entries = before, log.entries
@@ -366,7 +369,7 @@ def advance_durable(state: State) -> None:
     if before < state.commit_min:  # Otherwise nothing applied has become durable.
         forget_applied(state)
     replica = state.options.replica
-    if state.view % state.replicas == replica and state.status == Status.NORMAL:
+    if state.view % state.replicas == replica and state.status is NORMAL:
         state.acknowledged[replica] = durable
         commit_by_quorum(state)
     else:
@@ -455,7 +458,7 @@ def advance_commit(state: State, commit: int) -> None:
 
 def apply_committed(state: State) -> None:
     """Apply committed ops in order, as far as they are here and linked."""
-    if state.status != Status.NORMAL or state.transfer == Transfer.INSTALLING or state.is_halted:
+    if state.status is not NORMAL or state.transfer is INSTALLING or state.is_halted:
         return
     assert state.log_view == state.view, "a replica applies the log of its view"
     log, before = state.log, state.commit_min
@@ -497,10 +500,10 @@ def _apply(state: State, header: PrepareHeader, body: Buffer) -> None:
     assert header.op == state.commit_min + 1, "ops are applied in order, each once"
     assert header.op <= state.commit_max, "only committed ops are applied"
     table, operation = state.table, header.operation
-    if operation == Operation.REGISTER:
+    if operation == _REGISTER:
         payload = _register(state, header)
     else:
-        if operation == Operation.DISCONNECT:
+        if operation == _DISCONNECT:
             assert isinstance(table, ClientTable)
             table.disconnect(header.client)
         # A new primary serves no client before it has applied every adopted op (FM-15), so no
@@ -509,9 +512,9 @@ def _apply(state: State, header: PrepareHeader, body: Buffer) -> None:
             raise CorruptError(f"request {header.request} of {header.client} is ordered twice")
         payload = state.machine.apply(header, body)
     reply = encode_committed(header, payload)
-    if operation != Operation.REGISTER:
+    if operation != _REGISTER:
         table.record(header, body, reply)
-    if operation == Operation.LOGOUT:
+    if operation == _LOGOUT:
         assert isinstance(table, ClientTable)
         table.logout(header.client)
     flight = (header.client, 0 if table.is_lockstep else header.request)
@@ -519,7 +522,7 @@ def _apply(state: State, header: PrepareHeader, body: Buffer) -> None:
         return
     waiting = state.in_flight[flight]
     if waiting.request == header.request and waiting.operation == operation:
-        assert state.status == Status.NORMAL, "clients wait only while their primary leads"
+        assert state.status is NORMAL, "clients wait only while their primary leads"
         del state.in_flight[flight]
         state.out.append(SendReply(header.client, reply, ticket=waiting.ticket))
 

@@ -57,6 +57,7 @@ from headrace.wire.replica.views import (
 )
 from headrace.wire.requests import RequestHeader
 
+_WANTED = Transfer.WANTED
 _Handler: TypeAlias = Callable[[State, FrameReceived], None]
 
 
@@ -206,7 +207,7 @@ class Replica:
         """Handle one event; return effects in their order."""
         state = self.state
         _EVENTS[type(event)](state, event)
-        if state.transfer == Transfer.WANTED:
+        if state.transfer is _WANTED:
             transfer.start_wanted(state)
         out = state.out
         state.out = []

@@ -52,6 +52,8 @@ class Status(IntEnum):
     RECOVERING = 2
 
 
+NORMAL = Status.NORMAL
+
 # A replica becomes normal in a decided view only, and recovers only when it starts.
 STATUS_CHANGES = {
     Status.NORMAL: (Status.NORMAL, Status.VIEW_CHANGE),
@@ -68,6 +70,8 @@ class Transfer(IntEnum):
     PULLING = 2  # the manifest or a chunk was requested
     INSTALLING = 3  # installed, and the checkpoint that holds it is not durable yet
 
+
+INSTALLING = Transfer.INSTALLING
 
 # A transfer starts after the checkpoint of the last one: `CheckpointDone` names no transfer.
 TRANSFER_CHANGES = {
@@ -257,7 +261,7 @@ class State:
         """Whether this replica leads the current view; its index is not enough (VS-14a)."""
         return (
             self.view % self.replicas == self.options.replica
-            and self.status == Status.NORMAL
+            and self.status is NORMAL
             and self.newer_view <= self.view
             and not self.is_halted
         )

@@ -94,6 +94,7 @@ _COMMITTED = REPLY.struct(
     end=HEADER_BYTES,
     are_halved=True,
 )
+_KIND = int(FrameKind.REPLY)
 _LOW = (1 << 64) - 1
 
 
@@ -107,7 +108,7 @@ def encode_committed(prepare: PrepareHeader, payload: bytes) -> bytes:
             prepare.cluster & _LOW,
             prepare.cluster >> 64,
             HEADER_BYTES + len(payload),
-            FrameKind.REPLY,
+            _KIND,
             prepare.request_checksum & _LOW,
             prepare.request_checksum >> 64,
             prepare.client & _LOW,

@@ -73,6 +73,9 @@ class Phase(Enum):
     WRITING = auto()
 
 
+_IDLE = Phase.IDLE
+
+
 class Checkpoints:
     """The checkpoints of the groups on one store, one after another.
 
@@ -164,7 +167,7 @@ class Checkpoints:
 
         Return whether there is more to capture in the next turn.
         """
-        if self._phase is Phase.IDLE:
+        if self._phase is _IDLE:
             is_wanted = self._is_wanted or bool(self._wanted) or self._is_stopping
             self.is_awake = is_wanted and not self.is_over
             if self.is_over or not (is_wanted or self._store.wants_checkpoint()):

@@ -56,7 +56,8 @@ class Inbox:
 
     def hand_back(self, replica: Replica, event: GroupEvent) -> None:
         """Put what a group asked for, unless it is gone or another one has its number."""
-        if self._groups.get(replica.group) is replica:
+        group, groups = replica.group, self._groups
+        if group in groups and groups[group] is replica:
             self.is_awake = True
             self.queue.append((replica, event))
 

@@ -32,6 +32,7 @@ from headrace.wire.replica.prepares import PREPARE
 _Waiting: TypeAlias = deque[tuple[int, Replica, GroupEvent]]
 
 _OPERATION_AT = PREPARE.at("operation")
+_SEND = int(Operation.SEND_MESSAGES)
 _OFFSET_OPERATIONS = (
     Operation.STORE_CONSUMER_OFFSET,
     Operation.DELETE_CONSUMER_OFFSET,
@@ -90,9 +91,9 @@ class Journaling:
         """Whether an op is acknowledged only when it survives a power cut."""
         config = self._configs[replica.group]
         operation = header[_OPERATION_AT]
-        if operation in _OFFSET_OPERATIONS:
-            return config.is_offset_persisted
-        if operation != Operation.SEND_MESSAGES or config.is_persisted:
+        if operation != _SEND:
+            return operation not in _OFFSET_OPERATIONS or config.is_offset_persisted
+        if config.is_persisted:
             return True
         if not self._has_offsets or not self._is_alone:
             return False

@@ -104,7 +104,7 @@ class Plane:
     ) -> None:
         self.config = config
         self.store = store = opened.store
-        self._disk_effects = store.outbox
+        self._outbox = store.outbox
         self.probes = Probes()
         self._may_begin = may_begin
         self._outside = outside or Nothing()
@@ -392,9 +392,10 @@ class Plane:
             # The owner of the machines must first learn that this one is durable: what it may then
             # remove is what this one does not name, not what the next one will not.
             inbox.is_awake = True
-        out = self._out
-        if self._disk_effects.effects:
-            out += self._disk_effects.take_effects()
+        out, outbox = self._out, self._outbox
+        if outbox.effects:
+            out += outbox.effects
+            outbox.effects = []
         self._out = []
         return out
 

@@ -32,6 +32,7 @@ DEADLINE_TICKS = 1000  # 10 s
 _REQUEST = REPLY.span("request")
 _STATUS = REPLY.span("status")
 _NO_STATUS = bytes(_STATUS.stop - _STATUS.start)
+_NOT_COMMITTED = Code.TRANSIENT_NOT_COMMITTED
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -235,8 +236,7 @@ class Answers:
         assert ticket == self.next_ticket, "a ticket is given once"
         self.next_ticket = ticket + 1
         due = self._clock.now + DEADLINE_TICKS
-        late = Code.TRANSIENT_NOT_COMMITTED
-        self._waiting[ticket] = Waiting(connection.number, header, due, late)
+        self._waiting[ticket] = Waiting(connection.number, header, due, _NOT_COMMITTED)
         self._ordered[key] = ticket
 
     def take_waiting(self, effect: SendReply) -> tuple[Connection, RequestHeader] | None:

@@ -27,6 +27,7 @@ from headrace.wire.layout import KIND_OFFSET
 from headrace.wire.numbers import FrameKind, Operation
 from headrace.wire.requests import REQUEST, RequestHeader, check_body, without_marks
 
+_REQUEST = int(FrameKind.REQUEST)
 _SEND = int(Operation.SEND_MESSAGES)
 _OPERATION_AT = REQUEST.at("operation")
 
@@ -66,7 +67,7 @@ class Router:
         connection.heard = self._clock.now
         header: RequestHeader | None = None
         try:
-            if frame[KIND_OFFSET] == FrameKind.REQUEST and frame[_OPERATION_AT] == _SEND:
+            if frame[KIND_OFFSET] == _REQUEST and frame[_OPERATION_AT] == _SEND:
                 header = read_send_header(connection, frame, self._answers.next_ticket)
                 if header.session != connection.session or header.client != connection.client:
                     connection.check_session(header.client, header.session)

@@ -133,6 +133,7 @@ _IDENTITY = PREPARE.struct(
 _CHECKSUM = struct.Struct(f"<Q{CHECKSUM.stop - 8}x")
 _TO_VIEW = slice(CHECKSUM.stop, VIEW.start)
 _FROM_VIEW = slice(VIEW.stop, HEADER_BYTES)
+_KIND = int(FrameKind.PREPARE)
 _LOW = (1 << 64) - 1
 
 
@@ -149,7 +150,7 @@ def seal_prepare(header: PrepareHeader) -> tuple[PrepareHeader, bytes]:
         cluster >> 64,
         header.size,
         header.release,
-        FrameKind.PREPARE,
+        _KIND,
         header.replica,
         header.life,
         header.origin,

@@ -16,6 +16,7 @@ from headrace.wire.numbers import FrameKind, Operation
 
 _CHECKSUM_BYTES = CHECKSUM.stop
 _VIEW_ZERO = bytes(VIEW.stop - VIEW.start)
+_SEND = int(Operation.SEND_MESSAGES)
 _IDENTITY_KINDS = (FrameKind.PREPARE, FrameKind.REPAIR_PREPARE)
 
 
@@ -37,7 +38,7 @@ def body_checksum(operation: int, body: Data) -> Checksum:
     A batch is covered by its own checksum, which the kernel verifies; so a large body is not
     hashed a second time (O3.1).
     """
-    if operation == Operation.SEND_MESSAGES:
+    if operation == _SEND:
         return Checksum(int.from_bytes(body[BATCH_CHECKSUM_AT : BATCH_CHECKSUM_AT + 8], "little"))
     return xxh3_64(body)
 
