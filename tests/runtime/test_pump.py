@@ -33,7 +33,7 @@ from headrace.wire.numbers import Transport
 from tests.transports.stage import LOOPS, frame_of, mark_of, receive, run, send
 
 WAIT_SECONDS = 10
-RECORD = WriteJournal(1, 0, 0, (), sync=True)
+RECORD = WriteJournal(1, 0, 0, (), 0, sync=True)
 
 
 class Note(msgspec.Struct, frozen=True):

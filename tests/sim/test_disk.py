@@ -46,7 +46,7 @@ class Bench:
         self.disk.crash(is_power=True)
 
     def write(self, sequence: int, data: bytes, position: int = 0, *, sync: bool = True) -> None:
-        self.disk.submit(WriteJournal(sequence, 0, position, (data,), sync))
+        self.disk.submit(WriteJournal(sequence, 0, position, (data,), len(data), sync))
 
     def run(self, until: type[DiskEvent] | None = None) -> list[DiskEvent]:
         while self.agenda:

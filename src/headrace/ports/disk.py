@@ -27,6 +27,7 @@ class WriteJournal(msgspec.Struct, frozen=True):
     file: int
     position: int
     parts: tuple[Buffer, ...]  # back to back; not copied into one for the sake of large bodies
+    length: int  # of all parts, with the terminator behind the record
     sync: bool
     is_awaited: bool = True
     is_lone: bool = False
@@ -35,11 +36,6 @@ class WriteJournal(msgspec.Struct, frozen=True):
     def data(self) -> bytes:
         """The record in one piece."""
         return b"".join(self.parts)
-
-    @property
-    def length(self) -> int:
-        """How many bytes are written, with the terminator behind the record."""
-        return sum(len(part) for part in self.parts)
 
 
 class AllocateJournal(msgspec.Struct, frozen=True):

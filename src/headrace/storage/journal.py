@@ -458,7 +458,14 @@ class Journal:
             self._unsynced_since = self._now
         self._outbox.effects.append(
             WriteJournal(
-                sequence, file, position, built.parts, sync, batch.is_awaited, batch.is_lone
+                sequence,
+                file,
+                position,
+                built.parts,
+                built.length,
+                sync,
+                batch.is_awaited,
+                batch.is_lone,
             )
         )
 

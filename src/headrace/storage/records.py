@@ -35,9 +35,8 @@ RECORD_HEADER_BYTES = 128
 TERMINATOR = bytes(RECORD_ALIGNMENT)
 _ZEROS = bytes(RECORD_ALIGNMENT)
 
-_HEAD = struct.Struct("<8sII8QIIII")
 _CHECKSUM_AT = RECORD_HEADER_BYTES - 8
-_RESERVED = bytes(_CHECKSUM_AT - _HEAD.size)
+_HEAD = struct.Struct("<8sII8QIIII24x")  # all but the checksum
 _ENTRY = struct.Struct("<BBHIQQ")
 ENTRY_BYTES = _ENTRY.size
 PREPARE_ENTRY_BYTES = ENTRY_BYTES + HEADER_BYTES
@@ -56,7 +55,7 @@ _OPERATION_AT = PREPARE.at("operation")
 
 assert RECORD_HEADER_BYTES % RECORD_ALIGNMENT == 0, "recovery looks at aligned places"
 assert len(TERMINATOR) <= RECORD_HEADER_BYTES, "the next record overwrites the terminator"
-assert _HEAD.size <= _CHECKSUM_AT, "the fields end before the checksum"
+assert _HEAD.size == _CHECKSUM_AT, "the checksum follows the fields"
 
 
 class Kind(IntEnum):
@@ -143,6 +142,7 @@ class Built(msgspec.Struct, frozen=True):
     """
 
     parts: tuple[Buffer, ...]
+    length: int  # of all parts
     checksum: int
     places: list[tuple[int, int]]
 
@@ -226,55 +226,57 @@ def build_record(head: Head, entries: Sequence[Entry], *, is_followed: bool) -> 
     but the last of its file, so that bytes of an earlier lap are not read as a further record.
     """
     assert entries
+    assert head.synced < head.sequence, "a record vouches for earlier ones"
     count, head_bytes = 0, RECORD_HEADER_BYTES
     starts: list[int] = []  # of the extras
     for entry in entries:
         starts += (head_bytes + ENTRY_BYTES,)
         head_bytes += ENTRY_BYTES + len(entry.extra)
         count += 1
-    body_at = head_bytes
-    heads: list[bytes] = []
+    length, body_at = head.length, head_bytes
+    record = bytearray(
+        _HEAD.pack(
+            RECORD_MAGIC,
+            RECORD_VERSION,
+            head.file,
+            head.place,
+            head.life,
+            head.lap,
+            head.sequence,
+            head.opening,
+            head.previous,
+            head.synced,
+            head.position,
+            length,
+            head_bytes,
+            count,
+            0,
+        )
+    )
     bodies: list[Buffer] = []
     places: list[tuple[int, int]] = []
     for entry, at in zip(entries, starts, strict=True):
-        extra, body = entry.extra, entry.body
+        body = entry.body
         placed = 0 if body is None else body_at
-        heads += (
-            _ENTRY.pack(entry.kind, entry.flags, 0, placed, entry.first, entry.second),
-            extra,
-        )
+        record += _ENTRY.pack(entry.kind, entry.flags, 0, placed, entry.first, entry.second)
+        record += entry.extra
         places += ((at, placed),)
         if body is not None:
             bodies += (body,)
             body_at += len(body)
-    length = body_at + -body_at % RECORD_ALIGNMENT
-    assert length == head.length, "a record is as large as the space that was taken for it"
-    assert head.synced < head.sequence, "a record vouches for earlier ones"
-    packed = _HEAD.pack(
-        RECORD_MAGIC,
-        RECORD_VERSION,
-        head.file,
-        head.place,
-        head.life,
-        head.lap,
-        head.sequence,
-        head.opening,
-        head.previous,
-        head.synced,
-        head.position,
-        length,
-        head_bytes,
-        count,
-        0,
-    )
-    packed += _RESERVED
-    rest = b"".join(heads)
-    checksum = xxh3_64(packed + rest)
-    sealed = packed + checksum.to_bytes(8, "little") + rest
-    end = _ZEROS[: length - body_at] + (TERMINATOR if is_followed else b"")
-    if length <= _JOINED_BYTES_MAX:
-        return Built((b"".join((sealed, *bodies, end)),), checksum, places)
-    return Built((sealed, *bodies, end), checksum, places)
+    assert length == body_at + -body_at % RECORD_ALIGNMENT, "a record fills the space it was given"
+    checksum = xxh3_64(record)
+    record[_CHECKSUM_AT:_CHECKSUM_AT] = checksum.to_bytes(8, "little")
+    end = _ZEROS[: length - body_at]
+    if is_followed:
+        end += TERMINATOR
+        length += RECORD_ALIGNMENT
+    if length > _JOINED_BYTES_MAX:
+        return Built((record, *bodies, end), length, checksum, places)
+    for body in bodies:
+        record += body
+    record += end
+    return Built((record,), length, checksum, places)
 
 
 def read_head(data: Data, position: int) -> Head | None:

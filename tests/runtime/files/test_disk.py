@@ -88,7 +88,7 @@ class Bench:
     ) -> None:
         data = bytes([sequence]) * 64
         place = (sequence, file, sequence * 64)
-        self.submit(WriteJournal(*place, (data,), sync, is_awaited, is_lone))
+        self.submit(WriteJournal(*place, (data,), len(data), sync, is_awaited, is_lone))
 
     def ask_alone(self, sequence: int) -> None:
         """Write what one op waits for."""
@@ -212,6 +212,7 @@ def test_the_next_sync_begins_when_the_last_ended_and_covers_all_written_by_then
 def test_a_short_write_is_completed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda fd, data, at: whole(fd, bytes(data[:10]), at))
+    monkeypatch.setattr(os, "pwritev", lambda fd, parts, at: whole(fd, bytes(parts[0][:10]), at))
     bench.allocate()
     bench.write(7)
     assert (bench.folder / "journal.0").read_bytes()[7 * 64 : 8 * 64] == bytes([7]) * 64
@@ -380,7 +381,7 @@ def test_a_failed_journal_write_ends_the_disk(
     def fail(*_: object) -> int:
         raise OSError(refused, os.strerror(refused))
 
-    monkeypatch.setattr(os, "pwrite", fail)
+    monkeypatch.setattr(os, "pwritev", fail)
     with pytest.raises(DiskFailedError):
         bench.write(2)
     with pytest.raises(DiskFailedError):

@@ -152,7 +152,8 @@ class StandIn:
         header = PREPARE.decode(sealed)
         group.parent = header.checksum
         self._sequence += 1
-        write = WriteJournal(self._sequence, 0, self._position, (sealed + body,), sync=True)
+        data = sealed + body
+        write = WriteJournal(self._sequence, 0, self._position, (data,), len(data), sync=True)
         self._position += len(write.data)
         if self._system.answers_early:
             return [write, SendReply(asked.client, self._apply(header, body))]

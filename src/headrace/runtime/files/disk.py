@@ -1,7 +1,7 @@
 """The real disk behind the port: one folder, its lock, and two threads that wait for it.
 
 ```
-caller    WriteJournal -> pwrite -> Written, if that is awaited; or a quick fdatasync -> Synced
+caller    WriteJournal -> pwritev -> Written, if that is awaited; or a quick fdatasync -> Synced
 syncer    fdatasync of what is dirty -> Synced; the next one begins when the last one ended (D5)
 worker    all other effects, one after another, in their order
 ```
@@ -43,7 +43,7 @@ from headrace.ports.disk import (
     Written,
 )
 from headrace.runtime.files.folders import FOLDER_MODE, make_folder
-from headrace.runtime.files.whole import read_readable, write_parts
+from headrace.runtime.files.whole import PARTS_MAX, read_readable, write_parts
 from headrace.storage.config import MARKER_NAME, journal_name
 from headrace.storage.store import Cut
 
@@ -169,9 +169,9 @@ class FileDisk:
                 fd = journals[effect.file]
             else:
                 fd = self._open_journal(effect.file, os.O_RDWR)
-            parts = effect.parts
-            if len(parts) > 1 or os.pwrite(fd, parts[0], effect.position) != len(parts[0]):
-                write_parts(fd, parts, effect.position)
+            parts, position = effect.parts, effect.position
+            if os.pwritev(fd, parts[:PARTS_MAX], position) != effect.length:
+                write_parts(fd, parts, position)
         except OSError as error:
             self._fail(error)
             self._raise_failure()

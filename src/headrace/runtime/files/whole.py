@@ -7,7 +7,7 @@ from pathlib import Path
 
 from headrace.ports.network import Buffer
 
-_PARTS_MAX = 512  # below the system's IOV_MAX
+PARTS_MAX = 512  # below the system's IOV_MAX
 _READ_BYTES = 1 << 20
 _SECTOR_BYTES = 4096
 _UNREADABLE = b"\xff"  # not zero: zero would say that nothing was ever written there
@@ -27,7 +27,7 @@ def write_parts(fd: int, parts: Sequence[Buffer], position: int) -> int:
     start = position
     first = 0
     while first < len(left):
-        count = _write_some(fd, left[first : first + _PARTS_MAX], position)
+        count = _write_some(fd, left[first : first + PARTS_MAX], position)
         if count == 0:
             raise OSError(errno.EIO, "write of no bytes")
         position += count
