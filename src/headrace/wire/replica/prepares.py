@@ -130,9 +130,12 @@ _IDENTITY = PREPARE.struct(
     end=HEADER_BYTES,
     are_halved=True,
 )
-_CHECKSUM = struct.Struct(f"<Q{CHECKSUM.stop - 8}x")
 _TO_VIEW = slice(CHECKSUM.stop, VIEW.start)
 _FROM_VIEW = slice(VIEW.stop, HEADER_BYTES)
+# The checksum, the bytes up to the view, the view, and the rest.
+_SEALED = struct.Struct(
+    f"<Q{CHECKSUM.stop - 8}x{VIEW.start - CHECKSUM.stop}sI{HEADER_BYTES - VIEW.stop}s"
+)
 _KIND = int(FrameKind.PREPARE)
 _LOW = (1 << 64) - 1
 
@@ -170,6 +173,5 @@ def seal_prepare(header: PrepareHeader) -> tuple[PrepareHeader, bytes]:
         header.is_anew,
     )
     checksum = xxh3_64(covered)
-    view = header.view.to_bytes(4, "little")
-    data = _CHECKSUM.pack(checksum) + covered[_TO_VIEW] + view + covered[_FROM_VIEW]
+    data = _SEALED.pack(checksum, covered[_TO_VIEW], header.view, covered[_FROM_VIEW])
     return msgspec.structs.replace(header, checksum=checksum), data
