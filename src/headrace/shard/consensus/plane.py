@@ -379,12 +379,11 @@ class Plane:
             inbox.has_ended = checkpoints.is_over
             self._tell_served(served)
             self._run_inbox()
-        has_journaled = self._journaling.has_staged
-        if has_journaled:
+        if self._journaling.has_staged:
             self._journaling.flush()
         if served is None:
-            # One is due when the journal has grown or refused something, or somebody wants it.
-            is_due = has_journaled or self._is_timed or self._short or checkpoints.is_awake
+            # How full the journal is, is looked at once a tick, and when it has refused something.
+            is_due = self._is_timed or self._short or checkpoints.is_awake
             if is_due and (inbox.has_begun or self._may_begin()):
                 self._is_timed = False
                 inbox.is_awake |= checkpoints.go_on()

@@ -243,9 +243,10 @@ class Answers:
         """Return who waits for what consensus answers, if anybody still does."""
         if effect.ticket:
             assert effect.ticket < self.next_ticket, "an answer has a ticket that was given"
-            waiting = self._waiting.pop(effect.ticket, None)
-            if waiting is None:
+            if effect.ticket not in self._waiting:
                 return self._evicted(effect)
+            waiting = self._waiting[effect.ticket]
+            del self._waiting[effect.ticket]
             header = waiting.header
             # A ticket that consensus was given waits for consensus alone.
             assert self._ordered[header.client, header.request] == effect.ticket
