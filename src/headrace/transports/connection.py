@@ -239,10 +239,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._is_lagging:
             self._unsent_bytes += sum(map(len, parts))
-        if len(parts) == 1:
-            self._transport.write(parts[0])
-        else:
-            self._transport.writelines(parts)
+        self._transport.writelines(parts)
         if self._is_lagging:
             self._judge_lag()
         if self._blocked & IN_FLIGHT and self.in_flight <= self._in_flight_max // 2:
@@ -352,12 +349,11 @@ class Connection(asyncio.BufferedProtocol):
         if frames:
             if self._requests == 0:
                 self._listener.unheard.end(self)
-            number, put, total = self.number, self._put, 0
+            number, put = self.number, self._put
             for frame in frames:
                 put(number, frame)
                 self._requests += 1
-                total += len(frame)
-            self._memory.turn_bytes += total
+            self._memory.turn_bytes += self._receiver.cut_bytes
             if self._requests - self._answered >= self._in_flight_max:
                 self.block(IN_FLIGHT)
         receiver, memory = self._receiver, self._memory

@@ -36,6 +36,7 @@ class FrameReceiver:
         "_slab",
         "_view",
         "breach",
+        "cut_bytes",
         "frame",
         "frame_bytes_max",
         "next_buffer",
@@ -49,6 +50,7 @@ class FrameReceiver:
         self.frame_bytes_max = frame_bytes_max
         self.breach = ""  # why this stream is invalid; no frame follows
         self.next_buffer: memoryview | None = slab.view  # for the next read; none: ask `buffer`
+        self.cut_bytes = 0  # of the frames that were returned last
         self.rest = _NOTHING  # bytes that are not a whole frame, or not cut yet
         self.wanted = 0  # the size of the frame that `rest` begins, once it is known
         self._kept = 0  # bytes of `rest` in front of the next read
@@ -102,6 +104,7 @@ class FrameReceiver:
                     self.rest = _NOTHING
                     self.wanted = 0
                     self.next_buffer = self._slab.view
+                    self.cut_bytes = end
                     return (source[:end],)
             return self._cut(self._slab.data, end, frames_max)
         self._filled += count
@@ -112,7 +115,8 @@ class FrameReceiver:
         self.frame = None
         self._view = self._slab.view
         # A separate read for the header alone; filling the slab would copy those bytes twice.
-        is_huge = len(frame) > SLAB_BYTES
+        self.cut_bytes = len(frame)
+        is_huge = self.cut_bytes > SLAB_BYTES
         self.next_buffer = self._slab.head if is_huge else self._slab.view
         return (frame,)
 
@@ -141,6 +145,7 @@ class FrameReceiver:
                 break
             frames.append(source[position : position + size])
             position += size
+            self.cut_bytes = position
         if position < end:
             self.rest = source[position:end]
             self.next_buffer = None
