@@ -2,6 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import astuple
 
 from headrace.base.limits import HEADER_BYTES
 from headrace.wire.replica.prepares import PREPARE, PrepareHeader, seal_prepare
@@ -34,7 +35,7 @@ prepares = st.builds(
 
 @given(prepares)
 def test_a_prepare(header: PrepareHeader) -> None:
-    sealed, data = seal_prepare(header)
+    sealed, data = seal_prepare(*astuple(header)[1:])
     assert data == seal(PREPARE.encode(header))
     assert PREPARE.decode(data) == sealed
     assert is_sealed(data)

@@ -188,7 +188,9 @@ def _propose(state: State, header: RequestHeader, body: Buffer, *, is_own: bool 
         refusal = refusal or Code.TRANSIENT_NOT_ACCEPTED
     else:
         try:
-            body = state.machine.prepare(header, body, timestamp)
+            given, body = body, state.machine.prepare(header, body, timestamp)
+            if body is not given:  # A batch is stamped in place.
+                body_bytes = len(body)
         except RefusedError as error:
             refusal = error.code
     if refusal is not None:
@@ -203,28 +205,25 @@ def _propose(state: State, header: RequestHeader, body: Buffer, *, is_own: bool 
     assert op - state.commit_min <= PIPELINE_OPS_MAX, "a vote names every uncommitted op"
     state.timestamp = timestamp
     prepare, data = seal_prepare(
-        PrepareHeader(
-            0,
-            body_checksum(header.operation, body),
-            options.cluster,
-            HEADER_BYTES + len(body),  # as the machine has made it
-            state.view,
-            0,
-            options.replica,
-            0,
-            options.origin,
-            header.client,
-            log.entries[op - 1].header.checksum if op > 1 else GENESIS,
-            header.request_checksum,
-            op,
-            state.commit_max,
-            timestamp,
-            header.request,
-            header.operation,
-            options.group,
-            header.user_id,
-            header.is_anew,
-        )
+        body_checksum(header.operation, body),
+        options.cluster,
+        HEADER_BYTES + body_bytes,
+        state.view,
+        0,  # the release
+        options.replica,
+        0,  # the life
+        options.origin,
+        header.client,
+        log.entries[op - 1].header.checksum if op > 1 else GENESIS,
+        header.request_checksum,
+        op,
+        state.commit_max,
+        timestamp,
+        header.request,
+        header.operation,
+        options.group,
+        header.user_id,
+        header.is_anew,
     )
     if not is_own:
         state.in_flight[header.client, 0 if state.table.is_lockstep else header.request] = header

@@ -2,8 +2,6 @@
 
 import struct
 
-import msgspec
-
 from headrace.base.checksum import xxh3_64
 from headrace.base.limits import HEADER_BYTES
 from headrace.wire.layout import CHECKSUM, VIEW, Header, Layout
@@ -140,38 +138,44 @@ _KIND = int(FrameKind.PREPARE)
 _LOW = (1 << 64) - 1
 
 
-def seal_prepare(header: PrepareHeader) -> tuple[PrepareHeader, bytes]:
-    """Return a prepare with its checksum, and its bytes.
+def seal_prepare(*fields: int) -> tuple[PrepareHeader, bytes]:
+    """Return the prepare of all its fields but the checksum, in their order, and its bytes.
 
     The checksum excludes itself and the view, as in `seals.seal`.
     """
-    cluster, client, request_checksum = header.cluster, header.client, header.request_checksum
+    (
+        checksum_body,
+        cluster,
+        size,
+        view,
+        release,
+        replica,
+        life,
+        origin,
+        client,
+        parent,
+        request_checksum,
+        *rest,  # They are packed as they are.
+    ) = fields
     covered = _IDENTITY.pack(
-        header.checksum_body & _LOW,
-        header.checksum_body >> 64,
+        checksum_body & _LOW,
+        checksum_body >> 64,
         cluster & _LOW,
         cluster >> 64,
-        header.size,
-        header.release,
+        size,
+        release,
         _KIND,
-        header.replica,
-        header.life,
-        header.origin,
+        replica,
+        life,
+        origin,
         client & _LOW,
         client >> 64,
-        header.parent & _LOW,
-        header.parent >> 64,
+        parent & _LOW,
+        parent >> 64,
         request_checksum & _LOW,
         request_checksum >> 64,
-        header.op,
-        header.commit,
-        header.timestamp,
-        header.request,
-        header.operation,
-        header.group,
-        header.user_id,
-        header.is_anew,
+        *rest,
     )
     checksum = xxh3_64(covered)
-    data = _SEALED.pack(checksum, covered[_TO_VIEW], header.view, covered[_FROM_VIEW])
-    return msgspec.structs.replace(header, checksum=checksum), data
+    data = _SEALED.pack(checksum, covered[_TO_VIEW], view, covered[_FROM_VIEW])
+    return PrepareHeader(checksum, *fields), data
