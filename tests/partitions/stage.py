@@ -244,11 +244,11 @@ class Stage:
     def store(self) -> None:
         """Have everything written."""
         self.settle()
-        while self.machine.waiting_bytes:
-            before = self.machine.waiting_bytes
+        while self.machine.writer.waiting_bytes:
+            before = self.machine.writer.waiting_bytes
             self.machine.store()
             self.settle()
-            assert self.machine.waiting_bytes < before
+            assert self.machine.writer.waiting_bytes < before
         self.settle()
 
     def saved_files(self) -> list[tuple[SegmentFile, int]]:

@@ -260,8 +260,8 @@ def test_what_was_stored_first_leaves_first_whoever_it_belongs_to() -> None:
     budget = TailBudget(5 * each)
     one, two = MemoryTail(budget), MemoryTail(budget)
     for offset in range(0, 6, 2):
-        one.append(batch(offset))
-        two.append(batch(offset))
+        one.append(batch(offset), 100)
+        two.append(batch(offset), 100)
     budget.shrink()
     assert budget.bytes_held == 6 * each  # Nothing is stored yet.
     budget.stored(two, 2)
@@ -283,7 +283,7 @@ def test_a_budget_counts_what_small_batches_really_take() -> None:
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
     for offset in range(1_000_000, 1_000_000 + count):
-        tail.append(TailBatch(offset, offset + 1, offset * 10, bytes(source)))
+        tail.append(TailBatch(offset, offset + 1, offset * 10, bytes(source)), len(source))
     after, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert abs(after - before - tail.bytes_held) < count * BATCH_OBJECTS_BYTES // 8
@@ -300,7 +300,7 @@ def test_a_tail_finds_what_it_holds(drops: list[int]) -> None:
         for _ in range(9):
             offset += 2 if drop % 3 else 5  # with gaps
             held.append(batch(offset))
-            tail.append(held[-1])
+            tail.append(held[-1], len(held[-1].data))
             offset += 2
         tail.drop_below(drop)
         held = [each for each in held if each.end_offset > drop]

@@ -192,7 +192,7 @@ def test_batches_of_one_file_are_one_write() -> None:
     [write] = stage.machine.take_effects()
     assert type(write).__name__ == "WriteSegment"
     assert len(getattr(write, "parts", ())) == 5  # the header block and four batches
-    assert stage.machine.waiting_bytes == 0
+    assert stage.machine.writer.waiting_bytes == 0
 
 
 # Consumer offsets.

@@ -330,7 +330,7 @@ def test_what_is_not_written_never_leaves_memory() -> None:
     stage = Stage(tail_bytes_max=0)
     for _ in range(5):
         stage.send(3)
-    waiting = stage.machine.waiting_bytes - SEGMENT_HEADER_BYTES
+    waiting = stage.machine.writer.waiting_bytes - SEGMENT_HEADER_BYTES
     assert stage.machine.tail_bytes == waiting + 5 * BATCH_OBJECTS_BYTES
     assert offsets(stage.poll(First())) == list(range(15))
     stage.store()

@@ -202,4 +202,4 @@ def test_a_state_that_comes_to_a_fenced_partition_stays_in_the_journal() -> None
     fenced.check()
     assert fenced.machine.next_offset == source.machine.next_offset
     assert fenced.machine.is_lacking
-    assert fenced.machine.waiting_bytes == 0
+    assert fenced.machine.writer.waiting_bytes == 0

@@ -292,7 +292,7 @@ def test_without_space_the_batches_wait_and_are_written_later() -> None:
     stage.settle()
     assert token is not None
     assert not stage.machine.is_flushed(token)
-    waiting = stage.machine.waiting_bytes
+    waiting = stage.machine.writer.waiting_bytes
     assert waiting > 0
     assert stage.probes.counts["partition.no_space"] == 1
     stage.machine.store()
@@ -307,7 +307,7 @@ def test_without_space_the_batches_wait_and_are_written_later() -> None:
     stage.machine.tick(1100)
     stage.settle()
     assert stage.machine.is_flushed(token)
-    assert stage.machine.waiting_bytes == 0
+    assert stage.machine.writer.waiting_bytes == 0
     check_equal(stage)
 
 
@@ -319,7 +319,7 @@ def test_what_was_dropped_while_there_was_no_space_is_not_written() -> None:
     token = stage.machine.flush()
     stage.settle()
     stage.purge(1)
-    assert stage.machine.waiting_bytes == 0
+    assert stage.machine.writer.waiting_bytes == 0
     stage.files.is_full = False
     stage.shared.tick(1000)
     stage.settle()
@@ -400,7 +400,7 @@ def test_an_error_of_a_file_fences_its_partition(when: str) -> None:
     other.send(3)
     stage.apply(*other.journal[1])
     assert (stage.machine.next_offset, stage.machine.tail_bytes) == (6, held)
-    assert stage.machine.waiting_bytes == 0
+    assert stage.machine.writer.waiting_bytes == 0
     assert stage.probes.counts["partition.fenced"] == 1
 
 
@@ -471,7 +471,7 @@ def test_one_call_stores_all_that_waits_in_rounds() -> None:
     assert len(effects) == 1
     stage.files.waiting.extend(effects)
     stage.settle()
-    assert stage.machine.waiting_bytes == 0
+    assert stage.machine.writer.waiting_bytes == 0
     assert len(stage.files.logs) == 1
     check_equal(stage)
 

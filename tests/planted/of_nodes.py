@@ -318,8 +318,8 @@ _REQUESTS = (
         "A retry is told where the log stands.",
         Edit(
             dedup.DedupTable._judge_again,
-            "confirmation(self._namespace, base_offset)",
-            "confirmation(self._namespace, op)",
+            "self._confirm(base_offset)",
+            "self._confirm(op)",
         ),
     ),
     bug(

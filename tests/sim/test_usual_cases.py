@@ -28,7 +28,7 @@ USUAL_CASES = (
     Edit(normal._propose, "is_fitting = shared.held.count == 0 and", "is_fitting = False and"),
     Edit(DedupTable.judge, "if header.request > client.watermark:", "if False:"),
     Edit(DedupTable.is_applied, "header.request <= client.watermark and ", ""),
-    Edit(DedupTable.record, "elif header.request == client.watermark + 1:", "elif False:"),
+    Edit(DedupTable.record, "if header.request == client.watermark + 1:", "if False:"),
     Edit(Journaling._waits_for_sync, "if group in free and", "if False and"),
 )
 WITHOUT = Bug("without_usual_cases", "", USUAL_CASES, is_stall=False)

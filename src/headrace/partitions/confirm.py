@@ -1,6 +1,8 @@
 """The answer to a send: where its batch landed."""
 
 import struct
+from collections.abc import Callable
+from functools import partial
 
 from headrace.base.ids import Namespace
 
@@ -8,7 +10,6 @@ from headrace.base.ids import Namespace
 _CONFIRMATION = struct.Struct("<IIIIQ")
 
 
-def confirmation(namespace: Namespace, base_offset: int) -> bytes:
-    """Return the body of the reply to a send."""
-    stream, topic, partition = namespace
-    return _CONFIRMATION.pack(1, stream, topic, partition, base_offset)
+def confirmations(namespace: Namespace) -> Callable[[int], bytes]:
+    """Return what makes the body of the reply to a send to a partition, of its first offset."""
+    return partial(_CONFIRMATION.pack, 1, *namespace)

@@ -25,7 +25,7 @@ from headrace.base.checksum import xxh3_64
 from headrace.base.ids import GroupId, unpack_namespace
 from headrace.base.limits import HEADER_BYTES
 from headrace.kernel import BATCH_HEADER_BYTES
-from headrace.partitions.confirm import confirmation
+from headrace.partitions.confirm import confirmations
 from headrace.ports.machine import Verdict
 from headrace.ports.network import Buffer
 from headrace.ports.probes import Probes
@@ -118,6 +118,7 @@ class DedupTable:
     def __init__(self, namespace: GroupId, probes: Probes, clients_max: int = CLIENTS_MAX) -> None:
         assert clients_max > 0
         self._namespace = unpack_namespace(namespace)
+        self._confirm = confirmations(self._namespace)
         self._probes = probes
         self._clients_max = clients_max
         self._clients: dict[tuple[int, int], _Client] = {}
@@ -155,7 +156,7 @@ class DedupTable:
             return Verdict.ANEW, b""
         payload = b""
         if operation == Operation.SEND_MESSAGES:
-            payload = confirmation(self._namespace, base_offset)
+            payload = self._confirm(base_offset)
         elif is_result_framed(Operation(operation)):
             payload = encode_rejection(Code.read(code)) if code else RESULT_OK
         prepare = PrepareHeader(
@@ -213,24 +214,27 @@ class DedupTable:
             return
         self._cluster = header.cluster
         key = (header.client, header.user_id)
-        client = self._clients.pop(key, None)
-        if client is None:
+        clients = self._clients
+        if key not in clients:
             client = _Client(header.request, 0)
-            if len(self._clients) >= self._clients_max:
-                del self._clients[next(iter(self._clients))]
+            if len(clients) >= self._clients_max:
+                del clients[next(iter(clients))]
                 self._probes.hit("dedup_evictions_total")
-        elif header.is_anew and client.is_used(header.request):
-            self._clients[key] = client
-            self._probes.hit("dedup.number_used_anew")
-            return
-        elif header.request == client.watermark + 1:  # the usual case of `note`
-            client.bitmap = (client.bitmap << 1 | 1) & _WINDOW_MASK
-            client.watermark = header.request
+            clients[key] = client
         else:
-            client.note(header.request)
+            client = clients[key]
+            del clients[key]
+            clients[key] = client  # last: its op is the latest
+            if header.is_anew and client.is_used(header.request):
+                self._probes.hit("dedup.number_used_anew")
+                return
+            if header.request == client.watermark + 1:  # the usual case of `note`
+                client.bitmap = (client.bitmap << 1 | 1) & _WINDOW_MASK
+                client.watermark = header.request
+            else:
+                client.note(header.request)
         assert header.request not in client.answers, "what is remembered for a number stays"
         assert client.watermark >= header.request, "the watermark is the highest number"
-        self._clients[key] = client  # last: its op is the latest
         client.answers[header.request] = _answer_of(header, body, reply)
         if len(client.answers) > ANSWERS_MAX:
             del client.answers[next(iter(client.answers))]

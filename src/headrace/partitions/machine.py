@@ -22,9 +22,9 @@ import msgspec
 
 from headrace.base.checksum import xxh3_64
 from headrace.base.ids import unpack_namespace
-from headrace.kernel.layout import BATCH_HEADER_BYTES, MESSAGE_COUNT_AT
+from headrace.kernel.layout import MESSAGE_COUNT_AT
 from headrace.partitions.admission import BODIES, does_not_follow, is_op
-from headrace.partitions.confirm import confirmation
+from headrace.partitions.confirm import confirmations
 from headrace.partitions.gather import Polled, PollStart
 from headrace.partitions.install import check_pieces, state_artifact
 from headrace.partitions.log import PartitionLog, Segment
@@ -72,15 +72,16 @@ from headrace.wire.commands.internal import (
     Retain,
 )
 from headrace.wire.commands.segments import SegmentPlan
-from headrace.wire.errors import Code, CorruptError, DecodeError, RefusedError
+from headrace.wire.errors import Code, CorruptError, RefusedError
 from headrace.wire.numbers import ConsumerKind, Operation
 from headrace.wire.replica.artifacts import ArtifactKind
 from headrace.wire.replica.prepares import PrepareHeader
 from headrace.wire.replies import RESULT_OK, encode_rejection
 from headrace.wire.requests import RequestHeader
 
+_SEND = int(Operation.SEND_MESSAGES)
 _STORES = (Operation.STORE_CONSUMER_OFFSET, Operation.AUTO_COMMIT_OFFSET)
-_COUNT = struct.Struct("<I")  # the number of messages of a batch
+_COUNT = slice(MESSAGE_COUNT_AT, MESSAGE_COUNT_AT + 4)  # of messages, in the header of a batch
 _LINK = struct.Struct("<QQQQQ")  # hash so far, of the op, and what came of it
 
 
@@ -90,6 +91,7 @@ class PartitionMachine:
     def __init__(self, options: PartitionOptions, shared: PartitionsShared, probes: Probes) -> None:
         self.options = options
         self._namespace = unpack_namespace(options.namespace)
+        self._confirm = confirmations(self._namespace)
         self._shared = shared
         self._probes = probes
         self._log = PartitionLog(options)
@@ -99,8 +101,8 @@ class PartitionMachine:
         self._hash = 0
         self._prepared = Prepared()
         self._artifact: Artifact | None = None  # of the current state, once it was asked for
-        self._writer = SegmentWriter(options, shared, self, probes)
-        self._reads = Reads(options, self._log, self._tail, self._writer, shared, probes)
+        self.writer = SegmentWriter(options, shared, self, probes)  # what waits for its file
+        self._reads = Reads(options, self._log, self._tail, self.writer, shared, probes)
         self._vouched: tuple[SegmentExtent, ...] = ()  # by the checkpoint that was installed
         self._is_opening = False
         # Consumers whose stored offsets do not hold back retention; set by the shard of a primary.
@@ -126,10 +128,10 @@ class PartitionMachine:
         }
         assert sorted(self._appliers) == sorted([*BODIES, Operation.SEND_MESSAGES])
         self._answers: dict[type, Callable[..., None]] = {
-            SegmentWritten: self._writer.on_written,
-            SegmentsSynced: self._writer.on_synced,
-            SegmentFailed: self._writer.on_failed,
-            SegmentsOpened: self._writer.on_opened,
+            SegmentWritten: self.writer.on_written,
+            SegmentsSynced: self.writer.on_synced,
+            SegmentFailed: self.writer.on_failed,
+            SegmentsOpened: self.writer.on_opened,
             SegmentRead: self._reads.on_read,
             IndexRead: self._reads.on_index,
         }
@@ -199,27 +201,22 @@ class PartitionMachine:
     @property
     def is_stored(self) -> bool:
         """Whether every batch that was applied is in its file."""
-        return self._writer.is_idle
-
-    @property
-    def waiting_bytes(self) -> int:
-        """How many bytes wait for `store`."""
-        return self._writer.waiting_bytes
+        return self.writer.is_idle
 
     @property
     def fence(self) -> str | None:
         """Why nothing may be sent to it or read from it any more, if so."""
-        return self._writer.fence
+        return self.writer.fence
 
     @property
     def is_lacking(self) -> bool:
         """Whether its files never got all that was applied, and never will until a restart."""
-        return self._writer.is_lacking
+        return self.writer.is_lacking
 
     @property
     def is_open(self) -> bool:
         """Whether its files have been taken up."""
-        return self._writer.is_open
+        return self.writer.is_open
 
     def stored_offset(self, kind: ConsumerKind, consumer_id: int) -> int | None:
         """Return the offset that a consumer or group has stored.
@@ -264,7 +261,7 @@ class PartitionMachine:
 
     def plan_segments(self, from_offset: int, folder: str) -> SegmentPlan:
         """Return what a reader finds, and which files below the folder hold the sealed part."""
-        unwritten = self._writer.unwritten()
+        unwritten = self.writer.unwritten()
         return make_plan(self._log, self.options, unwritten, from_offset=from_offset, folder=folder)
 
     # The contract with consensus.
@@ -286,7 +283,7 @@ class PartitionMachine:
             or prepared.stored_min is not None
         ):
             prepared.begin(log, self._generation)
-        if header.operation == Operation.SEND_MESSAGES:
+        if header.operation == _SEND:
             body = self._stamp(body, timestamp)
         elif header.operation == Operation.RETAIN:
             body = self._bound(body)
@@ -301,16 +298,14 @@ class PartitionMachine:
         return body
 
     def _stamp(self, body: Buffer, timestamp: int) -> Buffer:
-        if (fence := self._writer.fence) is not None:
+        if (fence := self.writer.fence) is not None:
             raise RefusedError(Code.CANNOT_APPEND_MESSAGE, what=fence)
         if type(body) is not bytearray and (type(body) is not memoryview or body.readonly):
             body = bytearray(body)
         prepared = self._prepared
         is_new_history, end_offset = prepared.generation > self._generation, self._log.next_offset
         assert is_new_history or prepared.next_offset >= end_offset, "offsets are given in order"
-        if len(body) < BATCH_HEADER_BYTES:
-            raise DecodeError(f"batch of {len(body)} bytes")
-        (messages_count,) = _COUNT.unpack_from(body, MESSAGE_COUNT_AT)
+        messages_count = int.from_bytes(body[_COUNT], "little")  # The kernel refuses a cut header.
         if timestamp < prepared.newest_stamp:  # noqa: PLR1730 - a call less for every send
             timestamp = prepared.newest_stamp
         admit_batch(
@@ -404,7 +399,7 @@ class PartitionMachine:
 
         The last one taken before `on_checkpointed` is the one that became durable.
         """
-        self._writer.capture()
+        self.writer.capture()
         return (self._state(),)
 
     def export(self) -> tuple[Piece, ...]:
@@ -450,11 +445,10 @@ class PartitionMachine:
         assert self._log.history_epoch >= before.history_epoch, "a history never comes back"
         is_anew = self._log.history_epoch > before.history_epoch
         assert is_anew or self._log.next_offset >= before.next_offset, "no offset is assigned twice"
-        self._writer.drop(gone)
+        self.writer.drop(gone)
         for each in fetched:
-            self._writer.put(
-                each.segment, each.piece.position, each.data, None, each.piece.first_offset
-            )
+            piece, data = each.piece, each.data
+            self.writer.put(each.segment, piece.position, data, len(data), None, piece.first_offset)
         self._probes.hit("partition.state_installed")
 
     def _refuse_rewind(self, snapshot: Snapshot) -> None:
@@ -472,7 +466,7 @@ class PartitionMachine:
         self._hash = snapshot.state_hash
         self._prepared.begin(self._log, self._generation)
         self._begin_tail()
-        self._writer.on_memory_gone()
+        self.writer.on_memory_gone()
         ahead = self._offsets.restore(
             snapshot.marks, next_offset=self._log.next_offset, policy=self.options.offsets_ahead
         )
@@ -522,25 +516,26 @@ class PartitionMachine:
         segment, position = log.append(batch)
         assert segment.length == position + batch.length, "the batch is the last of its segment"
         assert segment.end_offset == log.next_offset, "the segment is the last of the log"
-        if self._writer.fence is None:
+        if self.writer.fence is None:
             data = bytes(body) if batch.length < COPIED_BYTES_MAX else body
-            end_offset = log.next_offset
-            self._tail.append(TailBatch(batch.base_offset, end_offset, batch.base_timestamp, data))
-            self._writer.put(segment, position, data, self._tail, end_offset)
-            assert self._writer.waiting_bytes >= batch.length, "the batch waits for its file"
+            end_offset, size = log.next_offset, batch.length
+            tailed = TailBatch(batch.base_offset, end_offset, batch.base_timestamp, data)
+            self._tail.append(tailed, size)
+            self.writer.put(segment, position, data, size, self._tail, end_offset)
+            assert self.writer.waiting_bytes >= batch.length, "the batch waits for its file"
             assert self._tail.bytes_held <= tails.bytes_held, "the budget counts every tail"
             if tails.bytes_held > tails.bytes_max:
                 tails.shrink()
         else:
-            self._writer.is_lacking = True
+            self.writer.is_lacking = True
         if segment.is_sealed:
             self._seal(segment)
         self._mix(header.operation, batch.checksum)
-        return confirmation(self._namespace, batch.base_offset)
+        return self._confirm(batch.base_offset)
 
     def _seal(self, segment: Segment) -> None:
         assert segment.end_offset <= self._log.next_offset, "a sealed segment ends in the log"
-        self._writer.seal(segment)
+        self.writer.seal(segment)
         self._shared.indexes.touch(segment)
         self._shared.sealed[self] = None
 
@@ -612,7 +607,7 @@ class PartitionMachine:
         if count:
             first_offset = self._log.first_offset
             assert count <= sum(1 for _ in self._log.sealed()), "the active segment stays"
-            self._writer.drop(self._log.drop(count))
+            self.writer.drop(self._log.drop(count))
             assert first_offset < self._log.first_offset, "a dropped segment had messages"
             self._tail.drop_below(self._log.first_offset)
 
@@ -621,7 +616,7 @@ class PartitionMachine:
         generation = decode_exactly(PURGE_PARTITION, body).generation
         if generation > self._generation:
             self._generation = generation
-            self._writer.drop(self._log.begin_history())
+            self.writer.drop(self._log.begin_history())
             self._offsets.clear()
             self._begin_tail()
             assert self._log.next_offset == self._log.messages_count == 0, "a history begins empty"
@@ -647,7 +642,7 @@ class PartitionMachine:
 
     def check(self) -> None:
         """Assert the relations between its parts; too expensive for every step of a server."""
-        log, tail, writer = self._log, self._tail, self._writer
+        log, tail, writer = self._log, self._tail, self.writer
         log.check()
         files = {segment.file: None for segment in log.segments}
         if writer.fence is None:
@@ -678,12 +673,12 @@ class PartitionMachine:
         assert not self._is_opening or not self._vouched, "the checkpoint vouches for files once"
         if self.fence is None:
             is_asked = self._is_opening and not self.is_open
-            awaited = self._writer.awaited_count() + self._reads.awaited_count() + is_asked
+            awaited = self.writer.awaited_count() + self._reads.awaited_count() + is_asked
             assert len(self._shared.awaited(self)) == awaited, "every answer has who waits for it"
 
     def _check_sums(self) -> None:
         """Assert that what others are told of it agrees with its parts."""
-        log, writer = self._log, self._writer
+        log, writer = self._log, self.writer
         assert log.history_epoch <= self._generation, (
             "every history but the first began with a purge"
         )
@@ -707,29 +702,27 @@ class PartitionMachine:
         vouched, self._vouched = self._vouched, ()
         if is_whole:
             # The log has dropped these since: on a full disk their files may be gone already.
-            dropped = dict.fromkeys(self._writer.dropped)
+            dropped = dict.fromkeys(self.writer.dropped)
             vouched = tuple([extent for extent in vouched if extent.file not in dropped])
-        self._writer.open(vouched, self._end(lost_until) if is_whole else None)
+        self.writer.open(vouched, self._end(lost_until) if is_whole else None)
 
     def _end(self, lost_until: int) -> LogEnd:
         log = self._log
         assert log.first_offset <= log.next_offset, "a log ends behind its beginning"
         named = dict.fromkeys(each.file for each in log.segments)
-        assert not any(file in named for file in self._writer.dropped), (
-            "no file is kept and dropped"
-        )
+        assert not any(file in named for file in self.writer.dropped), "no file is kept and dropped"
         return LogEnd(
             history_epoch=log.history_epoch,
             first_offset=log.first_offset,
             next_offset=log.next_offset,
             lost_until=lost_until,
             segments=tuple([SegmentExtent(each.file, each.length) for each in log.segments]),
-            dropped=self._writer.dropped,
+            dropped=self.writer.dropped,
         )
 
     def store(self) -> None:
         """Hand over the committed batches that wait for their segment, in rounds of 8 MiB."""
-        self._writer.store()
+        self.writer.store()
 
     def flush(self) -> int | None:
         """Store all that is applied and make it durable; return the token for `is_flushed`.
@@ -737,19 +730,19 @@ class PartitionMachine:
         Return None when it is durable already. A fenced partition never becomes durable: a caller
         that waits must check `fence` too.
         """
-        return self._writer.flush()
+        return self.writer.flush()
 
     def is_flushed(self, token: int) -> bool:
         """Return whether what `flush` stood for is durable."""
-        return self._writer.is_flushed(token)
+        return self.writer.is_flushed(token)
 
     def on_checkpointed(self) -> None:
         """Remove files that the checkpoint, durable now, no longer names."""
-        self._writer.on_checkpointed()
+        self.writer.on_checkpointed()
 
     def remove_dropped(self) -> None:
         """Remove files of dropped segments now, where that is safe: for a full disk."""
-        self._writer.remove_dropped()
+        self.writer.remove_dropped()
 
     def tick(self, now: int) -> None:
         """Let time pass; `PartitionsShared.tick` does it for all that wait for space."""
@@ -757,7 +750,7 @@ class PartitionMachine:
 
     def retry(self) -> None:
         """Try again what found no space."""
-        self._writer.retry()
+        self.writer.retry()
 
     def step(self, event: SegmentEvent) -> None:
         """Take the answer to an effect."""
@@ -765,8 +758,8 @@ class PartitionMachine:
 
     def take_effects(self) -> list[SegmentEffect]:
         """Return the new effects, in order; each is returned once."""
-        effects = self._writer.effects
-        self._writer.effects = []
+        effects = self.writer.effects
+        self.writer.effects = []
         if not self._reads.polled:
             self._shared.busy.pop(self, None)
         return effects
@@ -795,6 +788,6 @@ class PartitionMachine:
         """Return the polls answered since the last call."""
         polled = self._reads.polled
         self._reads.polled = []
-        if not self._writer.effects:
+        if not self.writer.effects:
             self._shared.busy.pop(self, None)
         return polled

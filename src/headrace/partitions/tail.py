@@ -105,15 +105,15 @@ class MemoryTail:
         assert self._head < len(self._batches), "memory holds a batch"
         return self._batches[self._head].timestamp
 
-    def append(self, batch: TailBatch) -> None:
-        """Take the next batch."""
+    def append(self, batch: TailBatch, size: int) -> None:
+        """Take the next batch, of so many bytes."""
         assert batch.base_offset < batch.end_offset, "a batch has a message"
         if self._batches:
             last = self._batches[-1]
             assert batch.base_offset >= last.end_offset, "offsets rise from batch to batch"
             assert batch.timestamp >= last.timestamp, "stamps never fall"
         self._batches.append(batch)
-        size = len(batch.data) + BATCH_OBJECTS_BYTES  # as `memory_of`
+        size += BATCH_OBJECTS_BYTES  # as `memory_of`
         self.bytes_held += size
         self._budget.bytes_held += size
 

@@ -164,10 +164,11 @@ class SegmentWriter:
         segment: Segment,
         position: int,
         data: Buffer,
+        size: int,
         tail: MemoryTail | None,
         end_offset: int,
     ) -> None:
-        """Take bytes for a place in a file; the file's header comes with its first batch."""
+        """Take so many bytes for a place in a file, whose header comes with its first batch."""
         assert position < segment.length, "the log has a place for the bytes"
         if self.fence is not None:
             self.is_lacking = True
@@ -176,7 +177,7 @@ class SegmentWriter:
             self._put_header(segment)
         self._sequence = sequence = self._sequence + 1
         self._waiting.append(_Write(segment, position, data, tail, end_offset, sequence))
-        self.waiting_bytes += len(data)
+        self.waiting_bytes += size
         if tail is None:
             self._fetched = sequence
 

@@ -5,7 +5,7 @@ import pytest
 
 from headrace.base.ids import GroupId, unpack_namespace
 from headrace.metadata.target import PartitionTarget
-from headrace.partitions.confirm import confirmation
+from headrace.partitions.confirm import confirmations
 from headrace.sim.nodes.actions import make_batch
 from headrace.sim.nodes.checkers import METADATA, Checkers
 from headrace.sim.nodes.history import Applied, Incarnation, Reign
@@ -59,7 +59,7 @@ class Stage:
             checksum=op * 1000 + request,
             parent=self.parent,
         )
-        reply = confirmation(unpack_namespace(GROUP), base)
+        reply = confirmations(unpack_namespace(GROUP))(base)
         return Applied(header, bytes(stamped), reply, (op,), 1, op)
 
     def send(self, op: int, request: int) -> Applied:

@@ -6,7 +6,7 @@ import pytest
 from headrace.base.ids import GroupId, unpack_namespace
 from headrace.kernel import slice_batch
 from headrace.metadata.target import PartitionTarget
-from headrace.partitions.confirm import confirmation
+from headrace.partitions.confirm import confirmations
 from headrace.sim.nodes.actions import make_batch
 from headrace.sim.nodes.model import PartitionModel, is_part_of, span_of
 from headrace.sim.violation import SimViolationError
@@ -60,7 +60,7 @@ class Stage:
         batch = bytearray(make_batch([b"payload"] * count, first_id=self.op + 1, origin=5))
         stamp = self.op + 1 if stamp is None else stamp
         admit_batch(batch, count, partition_id=0, base_offset=base, base_timestamp=stamp)
-        reply = confirmation(unpack_namespace(GROUP), base)
+        reply = confirmations(unpack_namespace(GROUP))(base)
         self.apply(Operation.SEND_MESSAGES, bytes(batch), reply)
         return bytes(batch)
 
@@ -94,7 +94,7 @@ def test_a_wrong_confirmation_is_seen() -> None:
     stage = Stage()
     batch = bytearray(make_batch([b"x"], first_id=1, origin=5))
     admit_batch(batch, 1, partition_id=0, base_offset=0, base_timestamp=1)
-    reply = confirmation(unpack_namespace(GROUP), 1)
+    reply = confirmations(unpack_namespace(GROUP))(1)
     with pytest.raises(SimViolationError, match="R6"):
         stage.apply(Operation.SEND_MESSAGES, bytes(batch), reply)
 

@@ -156,7 +156,7 @@ class Partitions:
                 self._own_ops.stir(group)
             if self._opening.unsettled:
                 self._opening.settle_tail(group)
-            waiting = local.machine.waiting_bytes
+            waiting = local.machine.writer.waiting_bytes
             if waiting >= self._storing.store_bytes or (
                 waiting and group not in self._storing.unstored
             ):
