@@ -6,14 +6,18 @@ is the smallest of many: what the request itself takes.
 """
 
 import asyncio
+import dis
 import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from enum import EnumType
+from functools import cache
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
+from typing import Any
 
 import pytest
 
@@ -43,7 +47,7 @@ class Counter:
         self.watch: Profiler | None = None  # sees what is counted
         self.done = threading.Event()
         self._first = self._last = ""
-        self._is_armed = self._is_counting = False
+        self._is_armed = self.is_counting = False
         self._ends = 0
 
     def arm(self, first: str, last: str, ends: int = 1) -> None:
@@ -53,10 +57,10 @@ class Counter:
         self._is_armed = True
 
     def __call__(self, frame: FrameType, event: str, argument: object) -> None:
-        if not self._is_counting:
+        if not self.is_counting:
             if not (self._is_armed and event == "call" and _name(frame) == self._first):
                 return
-            self._is_armed, self._is_counting, self.calls = False, True, 0
+            self._is_armed, self.is_counting, self.calls = False, True, 0
         if event in ("call", "c_call"):
             self.calls += 1
         if self.watch is not None:
@@ -64,12 +68,30 @@ class Counter:
         if event == "return" and _name(frame) == self._last:
             self._ends -= 1
             if self._ends == 0:
-                self._is_counting = False
+                self.is_counting = False
                 self.done.set()
 
 
 def _name(frame: FrameType) -> str:
     return frame.f_code.co_qualname
+
+
+def _is_lookup(frame: FrameType) -> bool:
+    """Whether the next instruction finds an attribute of an enumeration that is a global name."""
+    owner = _owners(frame.f_code).get(frame.f_lasti)
+    return owner is not None and isinstance(frame.f_globals.get(owner), EnumType)
+
+
+@cache
+def _owners(code: CodeType) -> dict[int, str]:
+    """Return the global names whose attributes a function loads, by the place of that."""
+    owners, before = {}, None
+    for each in dis.get_instructions(code):
+        is_global = before is not None and before.opname == "LOAD_GLOBAL"
+        if each.opname == "LOAD_ATTR" and before is not None and is_global:
+            owners[each.offset] = str(before.argval)
+        before = each
+    return owners
 
 
 class Gate:
@@ -123,6 +145,23 @@ class CountedNode:
                 client.take(SEND_MESSAGES)
 
         return self._count(ask, tries, sends)
+
+    def find_lookups(self, shape: Shape) -> list[str]:
+        """Return the functions that look up a member of an enumeration to answer a send."""
+        runs: list[list[str]] = []
+
+        def trace(frame: FrameType, event: str, _: Any) -> Any:
+            frame.f_trace_opcodes, frame.f_trace_lines = True, False
+            if event == "opcode" and self.counter.is_counting and _is_lookup(frame):
+                runs[-1].append(_name(frame))
+            return trace
+
+        self._loop.call_soon_threadsafe(sys.settrace, trace)
+        for _ in range(TRIES):
+            runs.append([])
+            self.count_send(shape, tries=1)
+        self._loop.call_soon_threadsafe(sys.settrace, None)
+        return min(runs, key=len)  # where no tick fell into it
 
     def count_poll(self) -> int:
         """Return how many calls it takes to answer a poll of one message in memory."""
