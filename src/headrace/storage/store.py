@@ -264,6 +264,7 @@ class Store:
         )
         # Asked for every turn, so without a method of the store in between.
         self.wants_checkpoint = self._checkpointer.wants  # whether a checkpoint should begin now
+        self.journal = self._journal
         self.take_effects = self.outbox.take_effects  # for the disk, in order, each once
         self.flush = self._journal.flush  # see there, as for the next
         self.on_written = self._journal.on_written

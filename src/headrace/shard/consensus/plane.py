@@ -79,6 +79,8 @@ from headrace.wire.replica.kinds import ReplicaHeader
 from headrace.wire.replies import encode_reply
 from headrace.wire.requests import REQUEST, RequestHeader
 
+_LOOKS = 64  # so often is a journal looked at while it fills
+
 Event: TypeAlias = DiskEvent | NetworkEvent
 Effect: TypeAlias = DiskEffect | SendFrame | SendReply
 
@@ -114,6 +116,10 @@ class Plane:
         self.groups: dict[int, Replica] = {}
         # Groups that did something since this was cleared, more than ordering a request.
         self.touched: dict[int, None] = {}
+        # How full the journal is, is looked at when so many bytes were placed in it.
+        self._journal = store.journal
+        self._look_step = store.journal.ring.admission_bytes // _LOOKS
+        self._look_at = 0
         self._is_timed = True  # whether time has passed since checkpoints were looked at
         self.is_stirred = True  # whether time passed, or the disk answered, since this was cleared
         self.piece_reads: list[tuple[Replica, ReadPiece]] = []  # for the owner to carry out
@@ -382,10 +388,12 @@ class Plane:
         if self._journaling.has_staged:
             self._journaling.flush()
         if served is None:
-            # How full the journal is, is looked at once a tick, and when it has refused something.
-            is_due = self._is_timed or self._short or checkpoints.is_awake
+            # One is due when the journal has grown or refused something, or somebody wants it.
+            has_grown = self._journal.placed_bytes >= self._look_at
+            is_due = has_grown or self._is_timed or self._short or checkpoints.is_awake
             if is_due and (inbox.has_begun or self._may_begin()):
                 self._is_timed = False
+                self._look_at = self._journal.placed_bytes + self._look_step
                 inbox.is_awake |= checkpoints.go_on()
         else:
             # The owner of the machines must first learn that this one is durable: what it may then
