@@ -144,7 +144,7 @@ def test_the_addresses_of_clients_are_bounded(monkeypatch: pytest.MonkeyPatch) -
     connections = Connections()
     for number in (1, 2, 3):
         opened = connections.open(number, Transport.TCP, f"10.0.0.{number}:1", 0)
-        credential = Credential(0, 1, "hash")
+        credential = Credential(0, 0, "hash")
         connections.bind(opened, client=number, credential=credential, session=number)
     connections.check(0)
     assert [connections.address_of(number) for number in (1, 2, 3)] == [
@@ -179,9 +179,11 @@ def test_what_is_heard_of_groups_that_are_not_here_is_bounded(
 
 def test_a_request_that_is_answered_does_not_go_on() -> None:
     node = Whole()
+    node.client()
     answers = node.shard.front.answers
-    answers.resume(10**6, lambda: pytest.fail("nobody waits"))
-    answers.refuse_waiting(10**6, Code.TRANSIENT_NOT_ACCEPTED)
+    answered = answers.next_ticket - 1
+    answers.resume(answered, lambda: pytest.fail("nobody waits"))
+    answers.refuse_waiting(answered, Code.TRANSIENT_NOT_ACCEPTED)
     assert node.shard.start() == []
 
 

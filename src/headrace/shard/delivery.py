@@ -68,6 +68,7 @@ class Delivery:
             self._evict(connection, asked, effect)
         elif operation == _SEND:
             assert asked.client == effect.client, "an answer reaches the client that asked"
+            assert asked.operation == operation, "an answer is of what was asked"
             answers.send_settled(connection, asked, frame)
         else:
             self._deliver_other(connection, asked, operation, frame)
@@ -77,6 +78,7 @@ class Delivery:
         if asked.operation == Operation.REGISTER:
             self._answers.send(connection.number, effect.frame)
         else:
+            assert effect.client == connection.client or asked.client, "it is told of its own end"
             reason = EvictionReason(effect.frame[_REASON_AT])
             self._answers.evict_asking(connection, effect.client, reason)
         if connection.client == effect.client:
@@ -86,6 +88,7 @@ class Delivery:
         self, connection: Connection, asked: RequestHeader, operation: int, frame: bytes
     ) -> None:
         answers = self._answers
+        assert (asked.request == 0) == (operation == Operation.REGISTER), "all but logins count"
         if operation == Operation.DELETE_SEGMENTS:
             # Clients take the commit of such an operation for a position of the metadata log.
             frame = with_commit(frame, self._metadata.commit)
@@ -95,8 +98,10 @@ class Delivery:
         elif is_status:
             answers.pass_on(connection, frame)
         elif operation == Operation.REGISTER:
+            assert asked.operation == Operation.REGISTER, "a session is given to a login"
             self._logins.on_registered(connection, asked, frame[HEADER_BYTES:])
         elif operation == Operation.CREATE_PERSONAL_ACCESS_TOKEN:
+            assert asked.operation == operation, "an answer is of what was asked"
             body = self._users.token_reply(asked, frame[HEADER_BYTES:])
             answers.reply(connection.number, asked, body)
         else:

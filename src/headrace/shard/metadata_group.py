@@ -114,3 +114,10 @@ class MetadataGroup:
         assert self.plane.groups[METADATA_GROUP] is self.replica, "the group stays the same"
         assert self._replica_state is self.replica.state, "the commit is that of the group"
         assert self.state.revision <= self.commit, "only an op changes what partitions must be"
+        assert self.commit <= self.replica.op, "what is applied is in the log"
+        assert self.replica.group == METADATA_GROUP, "it is found by its number"
+        assert not self.is_serving or self.is_primary, "who serves leads"
+        assert not self.is_serving or self.plane.has_begun, "who serves lives"
+        self.sessions.check(self.commit)
+        for user in self.state.users:
+            assert user.created_op <= self.commit, "a user was made by an applied op"

@@ -82,6 +82,9 @@ class Shard:
         self.settings = settings
         assert settings.metadata.replica == settings.data.replica, "a node is one replica"
         assert settings.metadata.replica_count == settings.data.replica_count, "of one cluster"
+        assert settings.metadata.cluster == settings.data.cluster, "of one cluster"
+        assert settings.metadata.journal == METADATA_STORE, "a store is found by its number"
+        assert settings.data.journal == DATA_STORE, "a store is found by its number"
         self.clock = clock = Clock(settings.clock_tolerance)
         self._turn = turn = Turn(clock)
         self.metadata = group = MetadataGroup(
@@ -213,6 +216,21 @@ class Shard:
         self.metadata.check()
         self.front.answers.check_places([*self.front.tickets(), *self._room.tickets()])
         assert self._sweep_due <= self.clock.now + _SWEEP_TICKS, "it sweeps once a second"
+        self._check_planes()
+
+    def _check_planes(self) -> None:
+        metadata, data = self._planes
+        assert metadata is self.metadata.plane, "a store is found by its number"
+        assert data is self.data_plane, "a store is found by its number"
+        assert metadata.store is not data.store, "each plane has its own store"
+        assert metadata.probes is not data.probes, "marks are counted once"
+        assert not metadata.groups.keys() & data.groups.keys(), "a group is on one store"
+        assert METADATA_GROUP not in data.groups, "metadata has its own store"
+        is_begun = metadata.store.is_open and data.store.is_open
+        assert is_begun or not metadata.has_begun, "groups live once both stores know of it"
+        assert is_begun or not data.has_begun, "groups live once both stores know of it"
+        assert self.clock is self._turn.clock, "a shard has one clock"
+        assert self.is_idle or self.front.connections.by_number, "who waits is connected"
 
     def check_awake(self) -> None:
         """Assert that no request is forgotten, and that whatever has work is awake."""
@@ -265,6 +283,7 @@ class Shard:
         connection = connections.close(event.connection)
         if connection is None:
             return
+        assert connection.number == event.connection, "it is found by its number"
         self.front.answers.forget(event.connection)
         self._room.logins.forget(event.connection)
         self._room.users.forget_unheard()
@@ -285,6 +304,7 @@ class Shard:
         if event.now >= self._sweep_due:
             self._sweep_due = event.now + _SWEEP_TICKS
             self._sweep()
+        assert event.now < self._sweep_due, "it sweeps once a second"
 
     def _sweep(self) -> None:
         """Once a second: what nobody else remembers."""

@@ -54,11 +54,13 @@ class MetadataStage:
         if not self.has_begun and plane.has_begun:
             self.has_begun = True
             self._room.begin()
+        assert self.has_begun == plane.inbox.has_begun, "clients get in once the group lives"
 
     def check(self) -> None:
         """Assert that the room of logins begins with the group."""
         is_begun = self._plane.has_begun
         assert not self.has_begun or is_begun, "nobody gets in before the group lives"
+        assert not self._plane.touched, "what the metadata group did is looked at in its turn"
         assert self.has_begun or not is_begun, "a group that lives lets clients in"
 
 
@@ -99,6 +101,7 @@ class DataStages:
     def serve_polls(self) -> None:
         """Answer the polls that can be answered now."""
         self._polls.after_turn()
+        assert not self._polls.is_awake, "a poll that can be answered is"
         queue, busy = self._plane.inbox.queue, self._partitions.shared.busy
         self.again.is_awake = bool(queue or busy)
 
@@ -114,3 +117,4 @@ class DataStages:
         assert done <= plane.checkpoints.done_count, "nobody is told of one that is not durable"
         assert plane.inbox.is_awake or done == plane.checkpoints.done_count, "partitions are told"
         assert not self.again.is_awake, "what is stored again is stored in the same turn"
+        assert plane.inbox.is_awake or not plane.is_stirred, "what the disk answered is looked at"

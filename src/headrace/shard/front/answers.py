@@ -63,16 +63,20 @@ class Answers:
 
     def send(self, connection: int, *parts: Buffer) -> None:
         """Send the parts of one frame."""
+        assert connection in self.connections.by_number, "an answer goes to who is connected"
         self._out.append(SendToConnection(connection, parts))
 
     def reply(self, connection: int, header: RequestHeader, body: Buffer = b"") -> None:
         """Answer with a body, maybe none."""
+        assert connection in self.connections.by_number, "an answer goes to who is connected"
         self._out.append(SendToConnection(connection, (encode_reply(header, body),)))
 
     def reply_parts(
         self, connection: int, header: RequestHeader, parts: tuple[Buffer, ...], size: int
     ) -> None:
         """Answer with a body of several parts, which are not copied."""
+        assert connection in self.connections.by_number, "an answer goes to who is connected"
+        assert size > 0, "a body of several parts is not empty"
         reply = ReplyHeader(
             cluster=header.cluster,
             size=HEADER_BYTES + size,
@@ -89,6 +93,7 @@ class Answers:
 
         A rejection that was committed is such an outcome; a status says nothing of earlier tries.
         """
+        assert asked.request > 0, "what is asked of a partition has a number"
         if frame[_STATUS] == _NO_STATUS:
             if asked.session == connection.session and asked.client == connection.client:
                 connection.spent.note(asked.request)  # as `Connection.spend`
@@ -105,6 +110,7 @@ class Answers:
 
     def close(self, connection: int, reason: str) -> None:
         """Close a connection: no answer can reach its client."""
+        assert connection in self.connections.by_number, "who is gone is not closed"
         self._out.append(CloseConnection(connection, reason))
 
     def evict(self, connection: int, client: int, reason: EvictionReason) -> None:
@@ -159,6 +165,7 @@ class Answers:
             del self._waiting[ticket]
             assert self._ordered.get(key) != ticket, "what consensus has is not refused here"
             self.refuse(connection, header, code)
+        assert len(self._ordered) <= len(self._waiting), "whatever consensus has waits here"
 
     def wait(
         self, connection: int, header: RequestHeader, late: Code = Code.TRANSIENT_NOT_ACCEPTED
@@ -169,6 +176,7 @@ class Answers:
         """
         ticket = self.next_ticket
         assert ticket not in self._waiting, "a ticket is given once"
+        assert connection in self.connections.by_number, "who waits can be answered"
         self.next_ticket = ticket + 1
         self._waiting[ticket] = Waiting(connection, header, self._clock.now + DEADLINE_TICKS, late)
         return ticket
@@ -180,7 +188,12 @@ class Answers:
 
     def end(self, ticket: int) -> Waiting | None:
         """End a wait, to answer it; nothing if nobody waits any more."""
-        return self._waiting.pop(ticket, None)
+        assert ticket < self.next_ticket, "a wait that ends was begun"
+        waiting = self._waiting.pop(ticket, None)
+        if waiting is not None:
+            assert not self.is_ordered(waiting.header, ticket), "consensus ends what it has"
+            assert self._clock.now < waiting.due, "whose deadline has come is answered"
+        return waiting
 
     def resume(self, ticket: int, go_on: Callable[[], bool]) -> None:
         """Go on with a request that waited, unless nobody waits for it any more.
@@ -193,6 +206,8 @@ class Answers:
         try:
             if go_on():
                 self.end(ticket)
+            else:
+                assert ticket in self._waiting, "who is not answered waits on"
         except RefusedError as error:
             self.refuse_waiting(ticket, error.code)
 
@@ -234,6 +249,7 @@ class Answers:
             raise RefusedError(Code.TRANSIENT_NOT_COMMITTED, request=header.request)
         ticket = header.ticket
         assert ticket == self.next_ticket, "a ticket is given once"
+        assert header.request > 0, "what is asked of a partition has a number"
         self.next_ticket = ticket + 1
         due = self._clock.now + DEADLINE_TICKS
         self._waiting[ticket] = Waiting(connection.number, header, due, _NOT_COMMITTED)
@@ -250,6 +266,7 @@ class Answers:
             header = waiting.header
             # A ticket that consensus was given waits for consensus alone.
             assert self._ordered[header.client, header.request] == effect.ticket
+            assert self._clock.now < waiting.due, "whose deadline has come is answered"
             del self._ordered[header.client, header.request]
             by_number = self.connections.by_number
             if waiting.connection not in by_number:
@@ -259,6 +276,7 @@ class Answers:
         if ticket is not None:
             waiting = self._waiting.pop(ticket)
             assert waiting.header.client == effect.client, "an answer reaches the client that asked"
+            assert waiting.header.ticket == 0, "a partition answers by the ticket"
             found = self.connections.by_number.get(waiting.connection)
             return None if found is None else (found, waiting.header)
         return self._evicted(effect)
@@ -267,6 +285,7 @@ class Answers:
         """Return whose session is over: it is told so, even if nobody waits any more."""
         is_eviction = effect.frame[KIND_OFFSET] == FrameKind.EVICTION
         bound = self.connections.of_client(effect.client) if is_eviction else None
+        assert bound is None or bound.client == effect.client, "who is evicted holds the session"
         return None if bound is None else (bound, RequestHeader())
 
     def keep_waiting(self, effect: SendReply) -> int | None:
@@ -305,6 +324,7 @@ class Answers:
             key = (header.client, header.request)
             if self._ordered.get(key) == ticket:
                 del self._ordered[key]
+        assert len(self._ordered) <= len(self._waiting), "whatever consensus has waits here"
 
     def check(self) -> None:
         """Assert that what consensus has is part of what waits, in the order of deadlines."""
@@ -326,6 +346,11 @@ class Answers:
             assert one.header.ticket in (0, ticket), "a request has one ticket"
             is_ticketed = one.header.ticket > 0
             assert not is_ticketed or ticket in ordered, "a partition answers whom it has"
+            is_numbered = one.header.request > 0
+            assert not is_ticketed or is_numbered, "what is asked of a partition has a number"
+            assert not is_ticketed or one.late == Code.TRANSIENT_NOT_COMMITTED, (
+                "of what a partition has the outcome is not known"
+            )
 
     def check_connections(self) -> None:
         """Assert that nobody waits on a connection that is gone."""

@@ -57,18 +57,20 @@ class AutoCommits:
 
         `go_on` is called then, as `Answers.resume` does.
         """
-        assert key in self.pending
-        assert self._answers.is_waiting(ticket)
+        assert key in self.pending, "nobody waits for a stored offset"
+        assert self._answers.is_waiting(ticket), "who is answered does not wait"
         self._parked.setdefault(key, []).append(_Parked(ticket, go_on))
 
     def commit(self, local: Local, key: OffsetKey, offset: int) -> None:
         """Store what was served; the stored offset never moves backwards."""
+        assert local.target.group == key.group, "an offset is stored in its partition"
         if not local.replica.is_primary:
             return
         stored = local.machine.peek_offset(key.kind, key.id)
         if stored is not None and stored >= offset:
             return
         self.pending[key] = max(offset, self.pending.get(key, 0))
+        assert self.pending[key] >= offset, "an offset that is pending does not fall"
         self._propose(key)
 
     def _propose(self, key: OffsetKey) -> None:
@@ -110,6 +112,7 @@ class AutoCommits:
             del self.pending[key]
             for each in self._parked.pop(key, ()):
                 self._answers.refuse_waiting(each.ticket, Code.PARTITION_NOT_FOUND)
+        assert not any(key.group in removed for key in self.pending), "it is stored nowhere"
         assert not any(key.group in removed for key in self._parked), (
             "nobody waits for what is gone"
         )
@@ -137,6 +140,7 @@ class AutoCommits:
         assert all(self._parked.values()), "an offset that nobody waits for has no list"
         tickets = self.tickets()
         assert len(dict.fromkeys(tickets)) == len(tickets), "a request waits for one offset"
+        assert min(tickets, default=1) > 0, "who waits has a ticket"
         for key, offset in self.pending.items():
             local = self._partitions.locals.get(key.group)
             if local is not None and local.replica.is_primary:

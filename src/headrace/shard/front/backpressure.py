@@ -30,6 +30,8 @@ class Backpressure:
         elif now >= self._due:
             self._due = now + _PAUSE_TICKS_MAX
             self._set_reading(is_reading=True)
+        assert self._is_reading or now < self._due, "a pause has its end ahead"
+        assert self._is_reading or is_full, "who has room reads"
 
     def _set_reading(self, *, is_reading: bool) -> None:
         assert is_reading != self._is_reading, "only a change is told"

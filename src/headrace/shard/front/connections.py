@@ -25,6 +25,7 @@ from headrace.wire.requests import RequestHeader
 NO_USER = -1
 ADDRESSES_MAX = 20_000
 _NO_CLIENT = bytes(16)
+_SHORT_ID_MAX = 0xFFFF_FFFE
 
 
 class Phase(Enum):
@@ -100,6 +101,7 @@ class Connection:
         this answer.
         """
         if header.session == self.session and header.client == self.client:
+            assert self.spent.client == header.client, "numbers are spent by their own client"
             self.spent.note(header.request)
 
     def check_session(self, client: int, session: int) -> None:
@@ -109,7 +111,9 @@ class Connection:
             EvictedError: It holds none, or another one.
             RefusedError: The session that it held is over, and it may log out.
         """
+        assert (self.session == 0) == (self.client == 0), "an id comes with its session"
         if self.session == session and self.client == client:
+            assert self.phase is Phase.BOUND, "only who is bound holds a session"
             return
         if self.is_over:
             raise RefusedError(Code.UNAUTHORIZED, why="the session is over")
@@ -134,7 +138,8 @@ class Connections:
     def open(self, number: int, transport: Transport, address: str, now: int) -> Connection:
         """Add a connection."""
         assert number not in self.by_number, "a number is of one connection"
-        self._short_id = self._short_id % 0xFFFF_FFFE + 1
+        self._short_id = self._short_id % _SHORT_ID_MAX + 1
+        assert 0 < self._short_id <= _SHORT_ID_MAX, "0 and all ones stand for no connection"
         connection = Connection(number, self._short_id, transport, address, heard=now)
         self.by_number[number] = connection
         return connection
@@ -145,6 +150,7 @@ class Connections:
         if connection is not None and self._by_client.get(connection.client) is connection:
             del self._by_client[connection.client]
         assert connection is None or connection.number == number, "it is found by its number"
+        assert len(self._by_client) <= len(self.by_number), "a session goes with its connection"
         return connection
 
     def get(self, number: int) -> Connection | None:
@@ -160,6 +166,8 @@ class Connections:
         found = self.by_number.get(number)
         if found is None or not found.is_bound:
             raise RefusedError(Code.UNAUTHENTICATED)
+        assert found.session > 0, "who is bound holds a session"
+        assert found.user_id != NO_USER, "a session is that of a user"
         return found
 
     def of_client(self, client: int) -> Connection | None:
@@ -171,6 +179,8 @@ class Connections:
     ) -> None:
         """Bind a session to a connection; another one of the same client loses its own."""
         assert session > 0, "a session has the number of its op"
+        assert connection.phase is Phase.FREE, "a connection holds one session after the other"
+        assert self.by_number[connection.number] is connection, "only who is here gets a session"
         old = self._by_client.get(client)
         if old is not None and old is not connection:
             self._unbind(old)
@@ -188,6 +198,8 @@ class Connections:
         self._addresses[client] = connection.address
         if len(self._addresses) > ADDRESSES_MAX:
             del self._addresses[next(iter(self._addresses))]
+        assert len(self._addresses) <= ADDRESSES_MAX, "addresses are bounded"
+        assert len(self._by_client) <= len(self.by_number), "a session has a connection"
 
     def address_of(self, client: int) -> str:
         """Return where a client was last seen; empty if it never logged in here, or long ago."""
@@ -195,12 +207,13 @@ class Connections:
 
     def unbind(self, connection: Connection) -> None:
         """Take the session from a connection."""
-        if self._by_client.get(connection.client) is connection:
-            del self._by_client[connection.client]
+        assert self._by_client[connection.client] is connection, "a client has one connection"
+        del self._by_client[connection.client]
         self._unbind(connection)
 
     @staticmethod
     def _unbind(connection: Connection) -> None:
+        assert connection.phase is Phase.BOUND, "only a session that is held is taken"
         connection.client = connection.session = 0
         connection.raw_client = _NO_CLIENT
         connection.user_id = NO_USER
@@ -212,6 +225,9 @@ class Connections:
         for client, connection in self._by_client.items():
             assert connection.client == client, "a client is found by its id"
             assert self.by_number.get(connection.number) is connection, "it is still there"
+            assert self._addresses.get(client, connection.address) == connection.address, (
+                "a client is where it logged in last"
+            )
         is_all_shown = len(self._addresses) < ADDRESSES_MAX
         for number, connection in self.by_number.items():
             client = connection.client
@@ -224,12 +240,26 @@ class Connections:
             )
             assert connection.is_bound == (client in self._by_client), "a session has one place"
             assert int.from_bytes(connection.raw_client, "little") == client, "one id in two forms"
+            has_credential = connection.credential is not None
+            assert connection.is_bound == has_credential, "a session rests on a credential"
+            assert 0 < connection.short_id <= _SHORT_ID_MAX, "it can be asked for"
             connection.spent.check()
             if connection.is_bound:
+                assert connection.credential is not None
+                assert connection.credential.user_id == connection.user_id, (
+                    "a session is that of the user whose login opened it"
+                )
+                assert connection.credential.created_op < connection.session, (
+                    "a session begins after its user"
+                )
                 assert self._by_client[client] is connection, "a client has one connection"
                 assert connection.spent.client == client, "numbers are those of its client"
                 is_shown = self._addresses.get(client) == connection.address
                 assert is_shown or not is_all_shown, "where a client is connected is known"
+        bound = [each for each in self.by_number.values() if each.is_bound]
+        assert len(bound) == len(self._by_client), "a client has one connection"
+        sessions = dict.fromkeys(each.session for each in bound)
+        assert len(sessions) == len(bound), "an op opens one session"
         shown = {each.short_id: None for each in self.by_number.values()}
         assert len(shown) == len(self.by_number), "each is shown under a number of its own"
         assert len(self._addresses) <= ADDRESSES_MAX, "addresses are bounded"

@@ -39,8 +39,10 @@ class Counters:
         for probes in self._marks():
             for name, count in probes.counts.items():
                 found[name] = found.get(name, 0) + count
-        assert not any(name in found for name, _ in self._gauges()), "what is now is no mark"
-        for name, count in (*facts.counters, *self._gauges()):
+        gauges = dict(self._gauges())
+        assert not found.keys() & gauges.keys(), "what is now is no mark"
+        assert not dict(facts.counters).keys() & gauges.keys(), "the host counts other things"
+        for name, count in (*facts.counters, *gauges.items()):
             found[name] = found.get(name, 0) + count
         counters = tuple([Counter(name, found[name]) for name in sorted(found)])
         return NodeCounters(self._profile, counters)
@@ -48,11 +50,13 @@ class Counters:
     def _gauges(self) -> tuple[tuple[str, int], ...]:
         """Return what there is now, under names that no mark has."""
         machines = [local.machine for local in self._partitions.locals.values()]
+        fenced = sum(each.fence is not None for each in machines)
+        assert fenced <= len(self._partitions.locals), "a fence is that of a partition"
         return (
             ("connections.open", len(self._answers.connections)),
             ("requests.waiting", self._answers.waiting_count),
             ("partitions.open", len(machines)),
-            ("partitions.fenced_now", sum(each.fence is not None for each in machines)),
+            ("partitions.fenced_now", fenced),
             ("memory.tail_bytes", self._partitions.shared.tail_bytes),
             ("metadata.commit", self._metadata.commit),
             ("time.clock", self._clock.time.clock),

@@ -27,6 +27,7 @@ class Credential(msgspec.Struct, frozen=True):
 def credential_of(user: User, token: Token | None = None) -> Credential:
     """Return what a login by the password, or by a token, rests on."""
     token_hash = None if token is None else token.token_hash
+    assert token is None or user.tokens[token.name] is token, "a token is one of its user's"
     return Credential(user.id, user.created_op, user.password_hash, token_hash)
 
 

@@ -57,6 +57,11 @@ class FlushRequests:
         tickets = [ticket for ticket, _, _ in self._flushes]
         assert tickets == sorted(tickets), "tickets are given out in order"
         assert len(dict.fromkeys(tickets)) == len(tickets), "a request waits for one flush"
+        newest: dict[int, int] = {}
+        for ticket, namespace, token in self._flushes:
+            assert ticket > 0, "who waits has a ticket"
+            assert newest.get(namespace, 0) <= token, "what was flushed first is synced first"
+            newest[namespace] = token
 
     def tickets(self) -> list[int]:
         """Return the tickets of the requests that wait here."""
@@ -66,6 +71,7 @@ class FlushRequests:
         """Whether nobody waits for a flush any more; if it is over, that is answered."""
         answers = self._answers
         local = self._partitions.locals.get(namespace)
+        assert local is None or local.target.group == namespace, "a flush is of its partition"
         if local is None or local.fence is not None:
             code = Code.CANNOT_SYNC_FILE
         elif local.machine.is_flushed(token):

@@ -55,6 +55,7 @@ class Front:
     def check(self) -> None:
         """Assert that connections, requests and what they wait for agree, and `check_awake`."""
         self.check_awake()
+        assert self.answers.connections is self.connections, "answers go to these connections"
         self.connections.check(self._clock.now)
         self.answers.check_connections()
         self.sends.check()
@@ -83,6 +84,7 @@ class Front:
         metadata, plane, partitions = self._metadata, self._plane, self._partitions
         answers, settings = self.answers, self._settings
         on_partitions = PartitionOrders(metadata, plane, partitions, answers, audit_deletion)
+        assert not user_orders.keys() & on_partitions.by_code.keys(), "an order has one maker"
         others = {**user_orders, **on_partitions.by_code}
         orders = Orders(self.requests, settings.topic_defaults, self._clock, others)
         offsets = OffsetReads(metadata, plane, partitions, answers, self.polls.commits)

@@ -31,6 +31,8 @@ class MetadataRequests:
         """
         if not self._metadata.is_serving:
             raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED, group="metadata")
+        assert header.session == connection.session, "the session was checked"
+        assert header.user_id == connection.user_id, "a request is stamped with its user"
         is_applied = self._metadata.answer_again(header, b"")
         if is_applied:
             self._answers.expect(connection, header)
@@ -45,6 +47,11 @@ class MetadataRequests:
         ticket: int = 0,
     ) -> None:
         """Hand over a request; with its ticket, if it has waited before."""
+        # While it waited, another connection may have logged in as its client.
+        assert ticket or header.session == connection.session, "the session was checked"
+        assert ticket or header.user_id == connection.user_id, "it is stamped with its user"
+        assert header.request > 0, "what the group orders has a number"
+        assert header.ticket == 0, "metadata is asked for one thing at a time"
         self._answers.expect(connection, header, ticket)
         if operation is not None:
             header = msgspec.structs.replace(header, operation=operation)

@@ -64,6 +64,9 @@ class NodeQueries:
         facts, settings = self.facts, self._settings
         counts = lookups.count(self._metadata.state)
         machines = [local.machine for local in self._partitions.locals.values()]
+        assert counts.users > 0, "who asks is a user"
+        assert counts.topics == 0 or counts.streams > 0, "a topic is in a stream"
+        assert counts.partitions == 0 or counts.topics > 0, "a partition is in a topic"
         return system.Stats(
             process_id=facts.process_id,
             cpu_usage=facts.cpu_usage,
@@ -119,6 +122,7 @@ class NodeQueries:
         ticket = self._answers.wait(connection.number, header)
         assert token not in self._snapshots, "a token is given once"
         self._snapshots[token] = ticket
+        assert len(self._snapshots) <= _SNAPSHOTS_MAX, "snapshots that are made are bounded"
         self._turn.out.append(MakeSnapshot(token, request.compression, request.types))
 
     def on_snapshot(self, event: SnapshotMade) -> None:
@@ -142,3 +146,6 @@ class NodeQueries:
         assert len(self._snapshots) <= _SNAPSHOTS_MAX, "snapshots that are made are bounded"
         tickets = dict.fromkeys(self._snapshots.values())
         assert len(tickets) == len(self._snapshots), "a request has one snapshot made"
+        tokens = list(self._snapshots)
+        assert tokens == sorted(tokens), "the host is asked in the order of requests"
+        assert list(tickets) == sorted(tickets), "the host is asked in the order of requests"

@@ -52,6 +52,8 @@ class OffsetReads:
     ) -> bool:
         """Answer a question or have it wait; return whether it is answered."""
         answers = self._answers
+        assert ticket == 0 or answers.is_waiting(ticket), "who goes on has waited until now"
+        assert connection.session > 0, "who asks is logged in"
         key = self._find(connection, request)
         if key is not None and self._commits.is_pending(key):
             ticket = ticket or answers.wait(connection.number, header)
@@ -91,4 +93,5 @@ class OffsetReads:
         machine = self._partitions.find(key.group).machine
         stored = machine.stored_offset(key.kind, key.id)
         assert stored is None or stored <= machine.current_offset, "a stored offset was consumed"
+        assert key not in self._commits.pending, "an offset that is pending is waited for"
         return None if stored is None else StoredOffset(partition, machine.current_offset, stored)

@@ -14,7 +14,7 @@ import msgspec
 from headrace.metadata import admission
 from headrace.metadata.admission import TopicDefaults
 from headrace.shard.consensus.clock import Clock
-from headrace.shard.front.connections import Connection
+from headrace.shard.front.connections import NO_USER, Connection
 from headrace.shard.front.metadata_requests import MetadataRequests
 from headrace.wire.codec import encode
 from headrace.wire.commands import clock, groups, streams, topics, users
@@ -76,6 +76,9 @@ class Orders:
             RefusedError: It is malformed, or refused before consensus.
         """
         assert header.session == connection.session, "the session was checked"
+        assert header.client == connection.client, "the session was checked"
+        assert connection.user_id != NO_USER, "a session is that of a user"
+        assert header.ticket == 0, "only a server sets marks"
         request = command.decode_request(body)
         is_anew = is_partition(command.operation) and header.request in connection.spent
         stamped = msgspec.structs.replace(header, user_id=connection.user_id, is_anew=int(is_anew))
@@ -117,6 +120,7 @@ class Orders:
         body: memoryview,
     ) -> None:
         resolved = admission.resolve_topic_options(request, self._topic_defaults)
+        assert resolved.request.partitions_count == request.partitions_count, "as it was asked for"
         data = encode(CREATE_TOPIC_WITH_ASSIGNMENTS, resolved)
         self._requests.submit(connection, header, data, Operation.CREATE_TOPIC_WITH_ASSIGNMENTS)
 
@@ -147,6 +151,7 @@ class Orders:
         request: groups.JoinGroup,
         body: memoryview,
     ) -> None:
+        assert header.client == connection.client, "a member joins by itself"
         data = encode(JOIN_GROUP_AS, JoinGroupAs(request, header.client, ()))
         self._requests.submit(connection, header, data)
 
@@ -157,5 +162,6 @@ class Orders:
         request: groups.LeaveGroup,
         body: memoryview,
     ) -> None:
+        assert header.client == connection.client, "a member leaves by itself"
         data = encode(LEAVE_GROUP_AS, LeaveGroupAs(request, header.client))
         self._requests.submit(connection, header, data)

@@ -180,6 +180,9 @@ class PartitionOrders:
         if local.fence is not None:
             raise RefusedError(Code.CANNOT_APPEND_MESSAGE, why=local.fence)
         assert local.target.group == namespace, "a partition is found by its number"
+        assert local.replica.group == namespace, "a partition has the group of its number"
+        assert header.session == connection.session, "the session was checked"
+        assert header.ticket == 0, "a request is handed over once"
         ticketed = msgspec.structs.replace(header, ticket=self._answers.next_ticket)
         self._answers.expect_ticketed(connection, ticketed)
         self._plane.put_request(local.replica, ticketed, body)

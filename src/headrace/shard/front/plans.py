@@ -36,4 +36,8 @@ def plan_segments(
         raise RefusedError(Code.CANNOT_READ_MESSAGE, why=local.fence)
     if not local.machine.is_open:
         raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED, what="segments are being opened")
-    return local.machine.plan_segments(request.from_offset, folder)
+    plan = local.machine.plan_segments(request.from_offset, folder)
+    assert plan.namespace == local.target.group, "a plan is of its partition"
+    assert plan.created_revision == local.target.created_revision, "a plan is of one incarnation"
+    assert plan.first_offset <= plan.next_offset, "a partition ends after its begin"
+    return plan

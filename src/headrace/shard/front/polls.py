@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
 
+from headrace.base.ids import unpack_namespace
 from headrace.metadata.access import reach
 from headrace.partitions import gather
 from headrace.partitions.gather import Polled, PollStart
@@ -161,6 +162,7 @@ class Polls:
     def _waiting(self, poll: _Poll) -> _Poll:
         """Return a poll with the ticket that it waits by."""
         if poll.ticket:
+            assert self._answers.is_waiting(poll.ticket), "who goes on has waited until now"
             return poll
         return poll._replace(ticket=self._answers.wait(poll.connection, poll.header))
 
@@ -177,6 +179,7 @@ class Polls:
     def _answer(self, local: Local, poll: _Poll, polled: Polled) -> None:
         current = local.machine.current_offset
         assert not polled.messages_count or polled.last_offset <= current, "it is committed"
+        assert polled.messages_count <= poll.request.count, "nobody gets more than was asked for"
         self._send(poll.connection, poll.header, poll.partition, current, polled)
         if poll.request.auto_commit and polled.messages_count:
             self.commits.commit(local, poll.key, polled.last_offset)
@@ -194,6 +197,8 @@ class Polls:
             answers.reply(connection, header, _PREFIX.pack(partition, current, 0))
             return
         assert polled.first_offset <= polled.last_offset, "an answer has a message"
+        span = polled.last_offset - polled.first_offset + 1
+        assert polled.messages_count <= span, "each message has its own offset"
         prefix = _PREFIX.pack(partition, current, polled.messages_count)
         size = len(prefix) + sum(len(part) for part in polled.parts)
         answers.reply_parts(connection, header, (prefix, *polled.parts), size)
@@ -204,6 +209,8 @@ class Polls:
     def on_written(self, event: RepliesWritten) -> None:
         """Take the transport's report of what was written and what waits."""
         self.is_awake = True
+        assert event.written_bytes >= 0, "the transport counts up"
+        assert event.waiting_bytes >= 0, "the transport counts what waits"
         self._room.report(written_bytes=event.written_bytes, waiting_bytes=event.waiting_bytes)
 
     def after_turn(self) -> None:
@@ -250,6 +257,7 @@ class Polls:
                 self._damages.clear()
             self._damages[local.name, text] = None
             self._partitions.findings.append(Finding("damaged", local.name, 0, text))
+        assert len(self._damages) <= _DAMAGES_MAX, "what was logged is remembered within bounds"
 
     def _go_on(self, poll: _Poll) -> bool:
         """Go on with a poll that waited for an offset; return whether it is answered."""
@@ -268,6 +276,7 @@ class Polls:
         asked, state = poll.request, self._metadata.state
         topic = reach(state, connection.user_id, POLL_MESSAGES.code, asked.stream, asked.topic)
         client, key = poll.header.client, poll.key
+        assert connection.number == poll.connection, "a poll is answered where it was asked"
         is_dealt = key.kind != ConsumerKind.GROUP or may_poll_partition(
             topic, key.id, client, poll.partition
         )
@@ -298,6 +307,11 @@ class Polls:
         assert self._reading.keys() == self._room.holders(), "who reads holds room for a reply"
         for poll in [*self._reading.values(), *self._short]:
             assert poll.ticket > 0, "a poll that waits has its ticket"
+            _, _, partition = unpack_namespace(poll.key.group)
+            assert poll.partition == partition, "a poll names the partition that it reads"
+            assert poll.key.kind == poll.request.consumer.kind, "a poll is of its consumer"
+        tokens = list(self._reading)
+        assert tokens == sorted(tokens), "polls begin to read in their order"
         assert len(self._damages) <= _DAMAGES_MAX, "what was logged is remembered within bounds"
         self.commits.check()
         tickets = self.tickets()
@@ -332,3 +346,4 @@ class Polls:
             if self._answers.is_waiting(poll.ticket):
                 self._refuse(poll, Code.PARTITION_NOT_FOUND)
         assert not any(each.key.group in removed for each in self._reading.values()), "all are told"
+        assert self._reading.keys() == self._room.holders(), "who reads holds room for a reply"

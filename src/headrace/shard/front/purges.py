@@ -7,6 +7,7 @@ from headrace.ports.network import SendReply
 from headrace.shard.front.answers import Answers
 from headrace.shard.owned.partitions import Partitions
 from headrace.wire.numbers import Operation
+from headrace.wire.replies import REPLY
 
 PURGES = (Operation.PURGE_STREAM, Operation.PURGE_TOPIC)
 
@@ -46,6 +47,10 @@ class Purges:
         """Assert that a purge which waits is looked at."""
         if self._held:
             assert self.is_awake, "a purge that waits is looked at"
+            assert not self._partitions.is_purged, "a purge that is applied is answered"
+        for ticket, frame in self._held.items():
+            assert ticket > 0, "who waits has a ticket"
+            assert REPLY.decode(frame).operation in PURGES, "only the answer to a purge is held"
 
     def tickets(self) -> list[int]:
         """Return the tickets of the requests that wait here."""

@@ -83,6 +83,8 @@ class Queries:
         Raises:
             RefusedError: It is refused.
         """
+        assert connection.session > 0, "who asks is logged in"
+        assert connection.user_id != NO_USER, "a session is that of a user"
         begin = self._begun.get(command.code)
         if begin is not None:
             begin(connection, header, request)
@@ -100,6 +102,8 @@ class Queries:
         if local is None:
             return None
         machine = local.machine
+        assert local.target.group == namespace, "a partition is found by its number"
+        assert machine.messages_count <= machine.next_offset, "a message has an offset of its own"
         return PartitionStats(
             segments_count=machine.segments_count,
             current_offset=machine.current_offset,
@@ -112,6 +116,7 @@ class Queries:
     def _client(self, connection: Connection) -> clients.ClientDetails:
         memberships = lookups.memberships_of(self._metadata.state, connection.client)
         user_id = connection.user_id
+        assert connection.client or not memberships, "only a session is a member"
         assert (user_id == NO_USER) == (connection.session == 0), "a session is that of a user"
         client = clients.Client(
             client_id=connection.short_id,
@@ -131,6 +136,7 @@ class Queries:
     ) -> clients.ClientDetails | None:
         self._check(connection, clients.GET_CLIENT.code)
         found = self._answers.connections.by_short_id(request.client_id)
+        assert found is None or found.short_id == request.client_id, "it is the one asked for"
         return None if found is None else self._client(found)
 
     def _get_clients(
@@ -201,7 +207,10 @@ class Queries:
         self, connection: Connection, _: RequestHeader, request: groups.SyncGroup
     ) -> groups.Assignment | None:
         self._check(connection, groups.SYNC_GROUP.code, Scope(request.stream, request.topic))
-        return lookups.sync_group(self._metadata.state, request, connection.client)
+        found = lookups.sync_group(self._metadata.state, request, connection.client)
+        is_member = connection.client in self._metadata.state.memberships
+        assert found is None or is_member, "only a member is dealt partitions"
+        return found
 
     # Partitions.
 
@@ -212,7 +221,11 @@ class Queries:
         topic = reach(
             self._metadata.state, user_id, GET_HOLDERS.code, request.stream, request.topic
         )
-        return self._partitions.retention.holders_of(topic)
+        found = self._partitions.retention.holders_of(topic)
+        assert all(each.partition_id < len(topic.partitions) for each in found.holders), (
+            "a holder keeps messages of a partition that there is"
+        )
+        return found
 
     def _plan_segments(
         self, connection: Connection, _: RequestHeader, request: segments.PlanSegments

@@ -18,6 +18,9 @@ _RESTS_ON_METADATA = (
     Code.CONSUMER_GROUP_PARTITION_NOT_OWNED,
 )
 
+assert len(dict.fromkeys(_RESTS_ON_METADATA)) == len(_RESTS_ON_METADATA), "a code stands once"
+assert Code.TRANSIENT_NOT_ACCEPTED not in _RESTS_ON_METADATA, "what is judged is judged once"
+
 
 class Refusals:
     """What is not found here, or is not allowed, may be by now: whoever leads knows."""

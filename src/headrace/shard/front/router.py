@@ -106,7 +106,9 @@ class Router:
                 return
             if not connection.is_bound:
                 raise RefusedError(Code.UNAUTHENTICATED, command=command.code)
+            assert not connection.is_over, "a session that is over is asked for nothing"
             self._queries.read(connection, header, command, command.decode_request(body))
         else:
             connection.check_session(header.client, header.session)
+            assert connection.session == header.session, "what is ordered is of the session of now"
             self._orders.order(connection, header, command, body)

@@ -80,6 +80,7 @@ class Sends:
         """
         if header.request == 0:
             raise RefusedError(Code.INVALID_COMMAND, request=0)
+        assert header.session == connection.session, "the session was checked"
         local, start = self._find_route(header.user_id, frame)
         if local.lost_until and local.is_short:
             is_full = self._plane.is_without_space
@@ -146,6 +147,7 @@ class Sends:
         state = self._metadata.state
         if self._turns_revision != state.revision:
             self._forget_gone()
+        assert self._turns_revision == state.revision, "turns are those of the topics of now"
         turn = self._turns.get(key, 0)
         self._turns[key] = turn + 1
         return turn
@@ -153,6 +155,7 @@ class Sends:
     def _forget_gone(self) -> None:
         """Forget the turns of topics that were deleted since the last look."""
         state = self._metadata.state
+        assert self._turns_revision < state.revision, "revisions count up"
         changed = state.topics_changed_since(self._turns_revision)
         for key in list(self._turns) if changed is None else changed:
             if key in self._turns and state.find_topic(key) is None:

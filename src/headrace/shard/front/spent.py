@@ -48,3 +48,5 @@ class Spent:
         assert self._numbers <= _WINDOW_MASK, "no number outside of the window"
         assert self.highest == 0 or self._numbers & 1 == 1, "the highest number is spent"
         assert self._numbers >> self.highest + 1 == 0, "no number is below 0"
+        assert self.client or not self.highest, "numbers are spent by a client"
+        assert self.highest + 1 not in self, "every number above the highest is not spent"

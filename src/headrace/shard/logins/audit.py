@@ -34,6 +34,7 @@ class Auditor:
         self._connections = connections
         self._out = out
         self._told = told_before(metadata.replica)
+        self._applied_op = 0  # the last one that was looked at
 
     def login(
         self, connection: Connection, username: str, outcome: str = OK, *, client: int, op: int = 0
@@ -43,6 +44,8 @@ class Auditor:
         Nor one that nobody has: people type their password where the name belongs.
         """
         assert (op > 0) == (outcome == OK), "a login that succeeds has its op"
+        assert op <= self._metadata.commit, "a login that succeeds is applied"
+        assert client > 0, "a login is that of a client"
         user = self._metadata.state.users.find(username) if username else None
         self._out.append(
             Audit(
@@ -58,6 +61,7 @@ class Auditor:
 
     def deletion(self, connection: Connection, request: topics.DeleteSegments) -> None:
         """Note that a user asked for segments to go: no op of the metadata log stands for that."""
+        assert connection.session > 0, "who deletes is logged in"
         self._out.append(
             Audit(
                 event="delete_segments",
@@ -73,6 +77,9 @@ class Auditor:
         """Record an op, if this node must record it."""
         header = applied.header
         assert header.op <= self._metadata.commit, "only what is applied is recorded"
+        assert header.op > self._applied_op, "ops are recorded once, in their order"
+        assert header.operation in NOTED, "what is recorded is described"
+        self._applied_op = header.op
         address = self._connections.address_of(header.client)
         is_own = header.client == 0
         is_recovered = header.op <= self._metadata.boot_head and not address

@@ -35,6 +35,8 @@ class Disconnects:
         client = connection.client
         assert client > 0, "only a session is taken from a connection"
         self._connections.unbind(connection)
+        assert connection.session == 0, "a session that is over is not asked in"
+        assert self._connections.of_client(client) is None, "a client has one connection"
         self._turn.out.append(ConnectionTrusted(connection.number, is_trusted=False))
         self.lose(client)
 
@@ -45,6 +47,7 @@ class Disconnects:
 
     def lose(self, client: int) -> None:
         """Have a client leave its groups: its connection is gone."""
+        assert client > 0, "only a client is lost"
         self._gone[client] = None
         self._disconnect(client)
 
@@ -78,6 +81,7 @@ class Disconnects:
         for connection in list(self._connections.all()):
             is_silent = connection.is_bound and connection.heard < oldest
             if is_silent and memberships.get(connection.client):
+                assert connection.session > 0, "only a session goes stale"
                 self._turn.probes.hit("sessions.stale")
                 reason = EvictionReason.STALE_CLIENT
                 self._answers.evict(connection.number, connection.client, reason)
@@ -86,8 +90,12 @@ class Disconnects:
     def check(self) -> None:
         """Assert that whoever the table of a single node takes for connected is, or will leave."""
         plane, sessions = self._metadata.plane, self._metadata.sessions
+        assert 0 not in self._gone, "only a client is gone"
         if plane.config.replica_count > 1 or not plane.has_begun:
             return  # It may be connected to another node.
         for client in sessions.connected_clients():
             is_here = self._connections.of_client(client) is not None
             assert is_here or client in self._gone, "who has no connection leaves its groups"
+        for client in self._metadata.state.memberships:
+            is_here = self._connections.of_client(client) is not None
+            assert is_here or client in self._gone, "who is in a group is here, or leaves"

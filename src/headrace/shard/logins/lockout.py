@@ -25,6 +25,7 @@ ENTRIES_MAX = 20_000
 FORGIVEN_TICKS = 60 * SECOND_TICKS  # until one failure is forgotten
 _PAUSE_TICKS_MIN = SECOND_TICKS
 _DOUBLINGS_MAX = 16  # more would make no difference
+_KINDS = ("account", "address")
 
 
 class Origin(NamedTuple):
@@ -56,6 +57,7 @@ class Lockout:
         if origin.is_exempt:
             return False
         entries = [self._entries.get(key) for key in _keys(origin)]
+        assert all(each is None or each.counted <= now for each in entries), "time does not go back"
         return any(entry is not None and now < entry.refused_until for entry in entries)
 
     def fail(self, origin: Origin, now: int) -> int:
@@ -87,8 +89,12 @@ class Lockout:
             assert entry.counted <= now, "nobody failed in the future"
             pause = entry.refused_until - entry.counted
             assert 0 <= pause <= self._settings.pause_ticks_max, "nobody is locked out for good"
+            assert pause == self._pause(entry.failures), "a pause is that of its failures"
+        by_kind = [kind for kind, _ in self._entries]
+        assert all(kind in _KINDS for kind in by_kind), "names and addresses are counted"
 
     def _pause(self, failures: int) -> int:
+        assert failures > 0, "only who has failed pauses"
         beyond = failures - self._settings.failures_free
         if beyond < 0:
             return 0
@@ -97,7 +103,8 @@ class Lockout:
 
     def _forgive(self, entry: _Entry, now: int) -> _Entry:
         """Take off what time has healed; a count has a bound, so that it heals in bounded time."""
-        forgiven = max(0, now - entry.counted) // FORGIVEN_TICKS
+        assert entry.counted <= now, "nobody failed in the future"
+        forgiven = (now - entry.counted) // FORGIVEN_TICKS
         bounded = min(entry.failures, self._settings.failures_free + _DOUBLINGS_MAX)
         return entry._replace(failures=max(0, bounded - forgiven))
 
@@ -126,4 +133,4 @@ def _without_mapping(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Ad
 
 
 def _keys(origin: Origin) -> tuple[tuple[str, str], ...]:
-    return (("account", origin.username), ("address", origin.network))
+    return ((_KINDS[0], origin.username), (_KINDS[1], origin.network))

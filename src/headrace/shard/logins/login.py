@@ -77,6 +77,7 @@ class Logins:
         if connection.is_bound:
             self._welcome(connection, header)
             return
+        assert header.request == 0, "a login has no number"
         if self._is_under_way(connection.number):
             raise RefusedError(Code.TRANSIENT_NOT_COMMITTED)
         try:
@@ -200,6 +201,7 @@ class Logins:
         """Have a password stored at today's cost; the next login asks again if it is not (SE-1)."""
         if verified != credential.password_hash or not self._metadata.is_serving:
             return  # Another login was first, or this node cannot propose.
+        assert stronger != verified, "a hash at a higher cost is another one"
         change = ChangePassword(credential.user_id, verified.encode(), stronger.encode())
         own = OwnOp(Operation.CHANGE_PASSWORD, CHANGE_PASSWORD.encode_request(change))
         self._metadata.propose(own)
@@ -295,6 +297,7 @@ class Logins:
             else:
                 self._reject(connection, header, error.code)
             return
+        assert session <= self._metadata.commit, "a session begins with an applied op"
         credential = attempt.credential
         is_same = (
             credential is not None
@@ -316,6 +319,7 @@ class Logins:
         """Have a connection hold a session."""
         client = header.client
         assert session > credential.created_op, "a session begins after its user"
+        assert header.request == 0, "a login has no number"
         self._disconnects.forget(client)
         old = self._connections.of_client(client)
         if old is not None and old is not connection:
@@ -324,11 +328,13 @@ class Logins:
         self._turn.out.append(ConnectionTrusted(connection.number))
         user = self._metadata.state.users.find(credential.user_id)
         assert user is not None
+        assert user.created_op == credential.created_op, "a session is of the user of now"
         self.auditor.login(connection, user.name, client=client, op=session)
         self._welcome(connection, header)
 
     def _welcome(self, connection: Connection, header: RequestHeader) -> None:
         assert connection.session > 0, "who is welcomed holds a session"
+        assert self._connections.of_client(connection.client) is connection, "it is found"
         registered = Registered(
             connection.user_id, connection.session, PROTOCOL_PACKED, self._settings.server_version
         )
@@ -345,6 +351,7 @@ class Logins:
                 connection.enter(ConnectionPhase.FREE)  # It may log in again.
             self._answers.reply(connection.number, header)
             return
+        assert connection.session > 0, "who logs out holds a session"
         self._answers.expect(connection, header)
         stamped = msgspec.structs.replace(header, user_id=connection.user_id)
         self._metadata.put_request(stamped, b"")
@@ -378,4 +385,10 @@ class Logins:
                 assert is_ordered == is_waiting, "a login that is ordered waits for the group"
         for connection in self._connections.all():
             assert connection.session <= self._metadata.commit, "a session began with an applied op"
+            if connection.is_bound:
+                client, user_id = connection.client, connection.user_id
+                known = self._metadata.sessions.session_of(client, user_id)
+                assert known in (0, connection.session) or connection.session < known, (
+                    "the table has a later session of a client, or none, or this one"
+                )
         self.lockout.check(self._clock.now)

@@ -71,6 +71,7 @@ class Revocation:
                 if applied.header.operation == Operation.CHANGE_PASSWORD:
                     self._carry_on(applied)
                 elif applied.header.operation == Operation.DELETE_PERSONAL_ACCESS_TOKEN:
+                    assert applied.header.client > 0, "a token is deleted by a client"
                     self._deleters[applied.header.client] = None
         if self._state is not self._metadata.state:
             self._state = self._metadata.state
@@ -87,6 +88,7 @@ class Revocation:
                 self._look_at(connection)
             self._deleters.clear()
         self.is_awake = bool(self._ending)
+        assert not self._deleters, "who deleted a token is known for one turn"
 
     def check(self) -> None:
         """Assert that a session which must end is looked at until it has."""
@@ -95,6 +97,8 @@ class Revocation:
         assert self._is_changed or not self._deleters, "who deleted a token is known for one turn"
         for number in self._ending:
             assert self._connections.by_number[number].phase is Phase.OVER, "what ends is over"
+        assert 0 not in self._ending.values(), "it was the session of a client"
+        assert 0 not in self._deleters, "a token is deleted by a client"
 
     def check_sessions(self) -> None:
         """Assert, between turns, that every session rests on what the metadata says (SE-4)."""
@@ -124,6 +128,7 @@ class Revocation:
         """Have sessions go on that a new hash does not end."""
         if applied.refusal is not None:
             return
+        assert applied.header.operation == Operation.CHANGE_PASSWORD, "only that makes a new hash"
         change = CHANGE_PASSWORD.decode_request(applied.body)
         before, after = change.current_password.decode(), change.new_password.decode()
         if applied.header.client == 0:
@@ -135,6 +140,7 @@ class Revocation:
 
     def _end(self, connection: Connection) -> None:
         """Take the session from a connection, and close it once nothing is on its way (SE-9)."""
+        assert connection.session > 0, "only a session that is held ends"
         self._turn.probes.hit("sessions.revoked")
         if self._is_own_doing(connection):
             self._turn.probes.hit("sessions.kept_for_logout")
@@ -144,12 +150,14 @@ class Revocation:
             self.is_awake = True
         self._disconnects.release(connection)
         connection.enter(Phase.OVER)
+        assert connection.session == 0, "nothing is asked in a session that is over"
         self._answers.refuse_undone(connection.number, Code.UNAUTHORIZED, self._withdraw)
         self._end_answered()
 
     def _is_own_doing(self, connection: Connection) -> bool:
         """Whether nothing but a token is missing, and who held the session has deleted it."""
         assert connection.credential is not None
+        assert connection.credential.user_id == connection.user_id, "a session is of its user"
         without = msgspec.structs.replace(connection.credential, token_hash=None)
         is_user_here = holds(without, self._metadata.state, self._metadata.committed_time)
         return is_user_here and connection.client in self._deleters
@@ -162,5 +170,6 @@ class Revocation:
                 if self._answers.is_awaited(number):
                     continue
                 self._answers.evict_asking(connection, client, EvictionReason.NO_SESSION)
+                assert client != connection.client, "who is told of an end has no session"
                 self._answers.close(number, ENDED)
             del self._ending[number]

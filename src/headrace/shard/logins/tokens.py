@@ -8,4 +8,6 @@ def hash_token(secret: bytes) -> str:
 
     A token is drawn at random with 256 bits and more, so a plain hash cannot be guessed back.
     """
-    return hashlib.blake2b(secret, digest_size=32, person=b"headrace token").hexdigest()
+    found = hashlib.blake2b(secret, digest_size=32, person=b"headrace token").hexdigest()
+    assert len(found) == 64, "two characters for each of 32 bytes"
+    return found

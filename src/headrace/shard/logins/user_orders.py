@@ -152,12 +152,14 @@ class UserOrders:
 
     def _wait(self, connection: Connection, header: RequestHeader, go_on: _Continuation) -> int:
         """Have a request wait for the credential hasher; return the token to ask that with."""
+        assert header.session == connection.session, "the session was checked"
         ticket = self._answers.wait(connection.number, header)
         return self._wait_on(ticket, go_on)
 
     def _wait_on(self, ticket: int, go_on: _Continuation) -> int:
         token = self._new_token()
         assert token not in self._continuations, "a token is given once"
+        assert self._answers.is_waiting(ticket), "who is answered asks for nothing more"
         self._continuations[token] = (ticket, go_on)
         return token
 
@@ -184,6 +186,8 @@ class UserOrders:
         """Assert that a request waits for one secret at a time, and for that of its own."""
         tickets = dict.fromkeys(ticket for ticket, _ in self._continuations.values())
         assert len(tickets) == len(self._continuations), "a request waits for one secret"
+        asked = list(self._continuations)
+        assert asked == sorted(asked), "the hasher is asked in the order of tokens"
         kept = [ticket for ticket, _ in self._secrets.values()]
         assert len(dict.fromkeys(kept)) == len(kept), "a request makes one token"
         assert not tickets.keys() & dict.fromkeys(kept).keys(), "what is hashed is not minted yet"
@@ -213,5 +217,7 @@ class UserOrders:
             return body
         if secret is None or hash_token(secret) not in self._metadata.state.token_owners:
             return encode_rejection(Code.PERSONAL_ACCESS_TOKEN_ALREADY_EXISTS)
+        owner = self._metadata.state.token_owners[hash_token(secret)]
+        assert owner.id == header.user_id, "a token is that of who asked for it"
         created = tokens.CreatedToken(bytes(secret).decode("ascii"))
         return RESULT_OK + tokens.CREATE_TOKEN.encode_reply(created)
