@@ -104,3 +104,17 @@ def test_a_login_that_takes_too_long_leaves_nobody_connected(node: Whole) -> Non
     new.take()
     new.login(*ROOT)
     assert is_connected(node)
+
+
+def test_a_member_leaves_though_the_table_does_not_take_it_for_connected(
+    node: Whole, admin: Client
+) -> None:
+    """A backup lets a client in with the session that it has, and no op says so (CR10).
+
+    The table takes it for disconnected since it lost the connection before. When that backup leads
+    the client may join a group, and must leave it with this connection.
+    """
+    member = node.client(client=MEMBER)
+    node.shard.metadata.sessions.disconnect(MEMBER)
+    assert not is_connected(node)
+    check_that_it_leaves(node, admin, member)

@@ -68,7 +68,10 @@ class Disconnects:
         if not self._metadata.is_serving:
             return
         back = self._connections.of_client(client)
-        if back is not None or not self._metadata.sessions.is_connected(client):
+        # One that a backup let in without a new session may be a member, though the table does not
+        # take it for connected: it lost another connection before.
+        is_known = self._metadata.sessions.is_connected(client)
+        if back is not None or not (is_known or client in self._metadata.state.memberships):
             del self._gone[client]
         else:
             own = OwnOp(Operation.DISCONNECT, b"", client)
