@@ -26,7 +26,6 @@ from headrace.base.limits import MIB
 from headrace.ports.host import StopWanted
 from headrace.ports.network import Ticked
 from headrace.shard.shard import Shard
-from headrace.vsr.events import TakeCheckpoint
 from headrace.wire.commands import streams, topics
 from headrace.wire.identifiers import ToPartition
 from tests.shard import whole
@@ -140,7 +139,7 @@ class Run:
     def _checkpoint(self) -> None:
         plane = self._node.shard.data_plane
         done = plane.checkpoints.done_count
-        plane.carry_out[TakeCheckpoint](next(iter(plane.groups.values())), TakeCheckpoint())
+        plane.want_checkpoint()
         self._until(lambda: plane.checkpoints.done_count > done)
 
     def _until(self, is_done: Callable[[], bool]) -> None:

@@ -247,7 +247,7 @@ def test_a_checkpoint_does_not_wait_for_a_partition_that_goes() -> None:
     node.segments.is_full = True
     client.send("s", "t", [b"without space"])
     plane = node.shard.data_plane
-    plane.checkpoints.want(0)
+    plane.want_checkpoint()
     node.tick(200)
     assert plane.checkpoints.done_count == 0
     client.ask(topics.DELETE_TOPIC, topics.DeleteTopic("s", "t"))
@@ -313,7 +313,7 @@ def test_what_a_power_cut_took_is_remembered_until_the_log_says_so(
             client.send("s", "t", [b"too early"])
         assert refused.value.code == Code.CANNOT_APPEND_MESSAGE
         if ending == "checkpoint":
-            node.shard.data_plane.checkpoints.want(0)
+            node.shard.data_plane.want_checkpoint()
             node.tick()
         elif ending == "stop":
             node.step(StopWanted())

@@ -8,7 +8,6 @@ from headrace.ports.host import StopWanted
 from headrace.shard.config import PlaneConfig
 from headrace.storage.checkpoint import decode_checkpoint
 from headrace.storage.records import prepare_op
-from headrace.vsr.events import TakeCheckpoint
 from headrace.vsr.timeouts import Timeouts
 from headrace.wire.commands import groups, messages, streams, topics
 from headrace.wire.errors import Code, RefusedError
@@ -243,7 +242,7 @@ def test_a_checkpoint_holds_all_groups_as_of_one_moment() -> None:
     node.is_reading_segments = False  # Its answers would give the checkpoint more turns.
     plane = node.shard.data_plane
     covered = plane.store.issued
-    plane.carry_out[TakeCheckpoint](next(iter(plane.groups.values())), TakeCheckpoint())
+    plane.want_checkpoint()
     node.tick()
     for number in reversed(range(count)):
         topic, partition = divmod(number, PER_TOPIC)
@@ -293,6 +292,6 @@ def checkpoint(node: Whole) -> None:
     """Have the data plane take a checkpoint."""
     plane = node.shard.data_plane
     done = plane.checkpoints.done_count
-    plane.carry_out[TakeCheckpoint](next(iter(plane.groups.values())), TakeCheckpoint())
+    plane.want_checkpoint()
     node.tick(COUNT)
     assert plane.checkpoints.done_count == done + 1

@@ -150,7 +150,7 @@ class Checkpointer:
         self._staged = _Changes()  # of the next checkpoint to be requested
         # All groups as the running checkpoint has them, or the last one if none is running.
         self._blocks: dict[int, bytes] = {}
-        self._commits: dict[int, int] = {}
+        self.commits: dict[int, int] = {}
         self._current: _Order | None = None
         self._next: _Order | None = None
         self._is_short = False
@@ -308,8 +308,8 @@ class Checkpointer:
         assert not any(name in removed for name in kept), "a checkpoint that is needed stays"
 
     def _check_blocks(self) -> None:
-        assert self._blocks.keys() == self._commits.keys(), "a block has its commit point"
-        blocks, commits = dict(self._blocks), dict(self._commits)
+        assert self._blocks.keys() == self.commits.keys(), "a block has its commit point"
+        blocks, commits = dict(self._blocks), dict(self.commits)
         if self._next is not None:
             self._next.changes.check()
             self._next.changes.apply_to(blocks, commits)
@@ -344,7 +344,7 @@ class Checkpointer:
         assert self.number < order.number, "a checkpoint never replaces a later one"
         self._current = order
         order.enter(phase)
-        order.changes.apply_to(self._blocks, self._commits)
+        order.changes.apply_to(self._blocks, self.commits)
         data = self._encoder.encode(
             number=order.number,
             covered=order.covered,
@@ -384,7 +384,7 @@ class Checkpointer:
 
     def _live_entries(self, ordinal: int, live: Live) -> list[Entry]:
         entries = []
-        for group, op in self._journal.index.held_in(ordinal, above=self._commits):
+        for group, op in self._journal.index.held_in(ordinal, above=self.commits):
             found = live(group, op)
             if found is not None:
                 place = self._journal.index.find(group, op)

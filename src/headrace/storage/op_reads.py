@@ -60,6 +60,11 @@ class Reads:
         done, self._done = self._done, []
         return done
 
+    def pending(self) -> dict[int, None]:
+        """Return the tokens of the reads that are not returned yet."""
+        asked = (*self._headers.values(), *self._bodies.values())
+        return dict.fromkeys([read.token for read in asked] + [done[0] for done in self._done])
+
     def check(self) -> None:
         """Assert that each read waits for the parts it lacks."""
         for token, read in self._headers.items():

@@ -327,6 +327,13 @@ class Store:
         """The number of the durable checkpoint, 0 if there is none."""
         return self._checkpointer.number
 
+    def checkpointed_ops(self) -> Mapping[int, int]:
+        """Return the op of each group up to which the running or the last checkpoint has it.
+
+        Nothing is known of those from before this opening.
+        """
+        return self._checkpointer.commits
+
     @property
     def is_checkpointing(self) -> bool:
         """Whether a checkpoint is running."""
@@ -453,6 +460,10 @@ class Store:
     def take_reads(self) -> list[tuple[int, bytes, bytes]]:
         """Return the completed reads: token, header, body; both empty when the op is damaged."""
         return self._reads.take()
+
+    def pending_reads(self) -> dict[int, None]:
+        """Return the tokens of the reads that `take_reads` has not returned yet."""
+        return self._reads.pending()
 
     def capture(self, group: GroupCheckpoint) -> None:
         """Put a group into the next checkpoint; nothing is written yet."""

@@ -69,15 +69,18 @@ class BelievedTime:
         assert self._tick is None or tick >= self._tick, "ticks do not go back"
         passed = 0 if self._tick is None else (tick - self._tick) * TICK_MICROS
         self._tick = tick
+        before = self.steady
         self.now += passed
         self.steady += passed
         self.look(clock)
         if self.now == clock:
             drawn_max = passed // _DRAWN_SHARE
             self.steady += max(-drawn_max, min(clock - self.steady, drawn_max))
+        assert self.steady >= before or not self.is_known, "what ticks support never falls"
 
     def look(self, clock: int) -> None:
         """Take what the clock says, if that can be."""
+        before = self.now
         self.clock = clock
         if not self.is_known:
             self.now = self.steady = clock
@@ -88,6 +91,7 @@ class BelievedTime:
                 self.now = clock
         if self.now > self._newest:  # noqa: PLR1730 - a call less for every turn with requests
             self._newest = self.now
+        assert self.now == clock or self.now == before, "only the clock moves it between two ticks"  # noqa: PLR1714
 
     @property
     def lead(self) -> int:
@@ -108,3 +112,4 @@ class BelievedTime:
         assert self.is_known or self.now == self.clock, "a first start has but its clock"
         assert self.for_removal <= self.now, "nothing is older than it is believed to be"
         assert self.now <= self._newest, "the newest time that was believed is known"
+        assert self.now >= self.steady - self._tolerance, "ticks support an earlier time at most"

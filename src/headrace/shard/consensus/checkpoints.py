@@ -18,7 +18,7 @@ Invariants: nothing that a checkpoint says depends on bytes that a power cut tak
             neither dirty nor pending is in the store's last checkpoint as it is now.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import Enum, auto
 from itertools import islice
 from typing import Protocol
@@ -31,6 +31,7 @@ from headrace.shard.consensus.carried import CarriedOps
 from headrace.storage.checkpointing import UnreadableError
 from headrace.storage.store import Store
 from headrace.vsr.replica import Replica
+from headrace.vsr.state import Transfer
 from headrace.wire.replica.prepares import PREPARE
 
 
@@ -74,6 +75,13 @@ class Phase(Enum):
 
 
 _IDLE = Phase.IDLE
+_FOLLOWING = {
+    Phase.IDLE: Phase.CAPTURING,
+    Phase.CAPTURING: Phase.FLUSHING,
+    Phase.FLUSHING: Phase.READING,
+    Phase.READING: Phase.WRITING,
+    Phase.WRITING: Phase.IDLE,
+}
 
 
 class Checkpoints:
@@ -103,7 +111,7 @@ class Checkpoints:
         }
         self._carried = CarriedOps(store, new_token)
         self.done_count = 0
-        self._phase = Phase.IDLE
+        self.phase = Phase.IDLE
         self.is_writing = False  # whether the phase is that
         self._wanted: dict[int, None] = {}  # by groups whose state must be durable
         self._is_wanted = False  # by the owner of the machines
@@ -144,7 +152,7 @@ class Checkpoints:
 
     def wake(self, group: int, past: RecoveredGroup) -> None:
         """Note that a group is dormant no longer."""
-        if self._phase != Phase.IDLE:
+        if self.phase != Phase.IDLE:
             assert group not in self._asleep, "a group wakes once"
             self._asleep[group] = past
 
@@ -167,7 +175,7 @@ class Checkpoints:
 
         Return whether there is more to capture in the next turn.
         """
-        if self._phase is _IDLE:
+        if self.phase is _IDLE:
             is_wanted = self._is_wanted or bool(self._wanted) or self._is_stopping
             self.is_awake = is_wanted and not self.is_over
             if self.is_over or not (is_wanted or self._store.wants_checkpoint()):
@@ -175,18 +183,28 @@ class Checkpoints:
             if self._store.is_checkpointing:
                 return False
             self._begin()
-        if self._phase is Phase.CAPTURING:
+        if self.phase is Phase.CAPTURING:
             self._capture_slice()
             self.is_awake = True
-        return self._phase is Phase.CAPTURING
+        return self.phase is Phase.CAPTURING
+
+    def _enter(self, phase: Phase) -> None:
+        assert phase is _FOLLOWING[self.phase], f"{phase} after {self.phase}"
+        self.phase = phase
+
+    @property
+    def reading(self) -> Collection[int]:
+        """The tokens of the reads that it waits for."""
+        return self._carried.reading
 
     def _begin(self) -> None:
         assert not self._pending, "the last one has captured all groups"
         assert not self._captured, "the last one is durable"
         assert self._carried.is_complete, "the last one carries nothing along any more"
-        self._phase = Phase.CAPTURING
+        self._enter(Phase.CAPTURING)
         self._served, self._wanted = self._wanted, {}
         self._is_wanted = False
+        assert self._covered <= self._store.issued, "a checkpoint covers as much as the one before"
         self._covered = self._store.issued
         self._pending, self.dirty = self.dirty, {}
         assert self._served.keys() <= self._pending.keys(), "a group that wants it has changed"
@@ -199,13 +217,13 @@ class Checkpoints:
         captured, self._unflushed = self._unflushed, []
         is_flushed = self._outside.flush(captured)
         if not self._pending:
-            self._phase = Phase.FLUSHING
+            self._enter(Phase.FLUSHING)
             if is_flushed:
                 self.on_flushed()
 
     def _capture(self, group: int) -> None:
         """Capture a group as it was when the running checkpoint began: it did not change since."""
-        assert self._phase == Phase.CAPTURING
+        assert self.phase == Phase.CAPTURING
         assert group not in self._captured, "a group is captured once"
         del self._pending[group]
         replica, past = self._groups.get(group), self._dormant.get(group)
@@ -225,9 +243,9 @@ class Checkpoints:
 
     def on_flushed(self) -> None:
         """Go on with what was captured: all that it depends on is durable, or known to lack."""
-        if self._phase != Phase.FLUSHING:
+        if self.phase != Phase.FLUSHING:
             return  # Others are still to be captured.
-        self._phase = Phase.READING
+        self._enter(Phase.READING)
         for group in dict.fromkeys(self._outside.lacking()):
             captured = self._captured.get(group)
             if captured is not None:
@@ -256,11 +274,11 @@ class Checkpoints:
 
     def _write_if_read(self) -> None:
         """Write what was captured, once the journal can go on without its oldest files."""
-        assert self._phase == Phase.READING
+        assert self.phase == Phase.READING
         if not self._carried.is_complete:
             return
         assert not self._pending, "all groups are captured before it is written"
-        self._phase = Phase.WRITING
+        self._enter(Phase.WRITING)
         self.is_writing = True
         # A state that came from others is in no journal: who waits for it to be durable waits on.
         for group in self._carried.missing:
@@ -287,8 +305,9 @@ class Checkpoints:
         assert self.is_writing
         if self._store.is_checkpointing:
             return None
+        assert self._carried.is_complete, "what travels was read before it was written"
         assert not self._unflushed, "what is durable was flushed"
-        self._phase = Phase.IDLE
+        self._enter(Phase.IDLE)
         self.is_writing = False
         self.is_awake = True
         self.done_count += 1
@@ -309,34 +328,61 @@ class Checkpoints:
 
     def check(self) -> None:
         """Assert that each phase has what belongs to it, and that no change is forgotten."""
-        is_running = self._phase != Phase.IDLE
-        assert self.is_writing == (self._phase is Phase.WRITING), "the flag is that of the phase"
+        is_running = self.phase != Phase.IDLE
+        assert self.is_writing == (self.phase is Phase.WRITING), "the flag is that of the phase"
         if not is_running:
             running = (self._captured, self._served, self._asleep, self._retained)
             assert not any(running), "what the last one held is let go of"
-        if self._phase != Phase.CAPTURING:
+        if self.phase != Phase.CAPTURING:
             assert not self._pending, "all groups are captured before they are flushed"
             assert not self._unflushed, "what was captured is flushed"
-        is_reading = self._phase == Phase.READING
+        is_reading = self.phase == Phase.READING
         assert is_reading != self._carried.is_complete, "what was read is written at once"
-        if self._phase == Phase.WRITING:
+        if self.phase == Phase.WRITING:
             assert self._store.is_checkpointing, "one that is durable has ended"
+        is_wanted = self._is_wanted or bool(self._wanted) or self._is_stopping
+        is_due = is_wanted and not is_running and not self.is_over
+        assert self.is_awake or not is_due, "who wants one gets one"
+        assert self.is_awake or self.phase is not Phase.CAPTURING, "what is begun goes on"
         assert self._covered <= self._store.issued, "it covers what was issued when it began"
         assert len(self._retained) <= len(self._captured), "who keeps ops was captured"
         is_early = is_running and not self.is_writing
         assert not (is_early and self._store.is_checkpointing), "the store writes one that is read"
         assert self._is_stopping or not self._is_last, "the last one was asked for"
         assert self._is_last or not self.is_over, "only the last one is the end"
-        self._carried.check()
+        assert self.done_count <= self._store.checkpointed, (
+            "who is told of one finds it on the disk"
+        )
+        bounds = {
+            group: (_commit_op(each), each.state.commit) for group, each in self._captured.items()
+        }
+        self._carried.check(bounds)
         self._check_groups()
+        for group, (held, reached) in bounds.items():
+            assert held <= reached, "a checkpoint has a group as it was, not as it will be"
+            replica = self._groups.get(group)
+            if replica is not None and group not in self._gone:
+                assert held <= replica.commit_min, "a checkpoint holds applied ops only"
 
     def _check_groups(self) -> None:
         known = {**self._dormant, **self._groups}
+        for group in (*self._wanted, *self._served):
+            state = self._groups[group].state
+            assert state.transfer == Transfer.INSTALLING, "who wants one has installed a state"
+        for group in self._served:
+            is_taken = group in self._captured or group in self._pending
+            assert is_taken, "who is served is in the checkpoint"
+        for group in self.dirty:
+            assert group in known or group in self._gone, "what changed is known, or is gone"
         assert self._wanted.keys() <= self._groups.keys(), "only a group wants to be durable"
         assert self._served.keys() <= self._groups.keys(), "what is gone waits for nothing"
         assert self._asleep.keys() <= self._groups.keys(), "who woke is here"
         assert self._durable.keys() <= known.keys(), "what is gone is forgotten"
         assert not self._durable.keys() & self._gone.keys(), "what is gone is in no checkpoint"
+        if self.done_count and not self._store.is_checkpointing:
+            ops = self._store.checkpointed_ops()
+            for group, durable in self._durable.items():
+                assert ops[group] == _commit_op(durable), "the store has what is taken for durable"
         for group in self._captured:
             assert group in known or group in self._gone, "what is captured is known, or went since"
         for group in self._pending:

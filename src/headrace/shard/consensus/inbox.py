@@ -51,6 +51,7 @@ class Inbox:
 
     def settle_tail(self, group: int) -> None:
         """Have a group forget that its tail was lost with the power: its log says so now."""
+        assert self.has_begun, "only a group that lives has its files judged"
         self.is_awake = True
         self.queue.append((self._groups[group], TailSettled()))
 
@@ -62,7 +63,9 @@ class Inbox:
             self.queue.append((replica, event))
 
     def check(self) -> None:
-        """Assert that what was put is taken by the end of the turn."""
+        """Assert that what was put is taken by the end of the turn, by groups that are here."""
+        for replica, _ in self.queue:
+            assert self._groups.get(replica.group) is replica, "nothing is put for what is gone"
         if self.queue:
             assert self.is_awake, "what was put is taken by the end of the turn"
             assert self.has_begun, "before the groups live nothing is put"

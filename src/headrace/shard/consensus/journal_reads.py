@@ -3,7 +3,7 @@
 Flow: replicate.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from itertools import count
 
 from headrace.ports.disk import JournalRead
@@ -25,6 +25,7 @@ class JournalReads:
     def read(self, replica: Replica, effect: ReadEntry) -> None:
         """Ask for an op of a group; one that the journal does not hold is answered at once."""
         token = self.new_token()
+        assert token not in self._reads, "a token names one read"
         if self._store.read(replica.group, effect.op, token):
             self._reads[token] = (replica, effect.token)
         else:
@@ -38,3 +39,20 @@ class JournalReads:
                 continue
             replica, group_token = self._reads.pop(token)
             self._inbox.hand_back(replica, EntryRead(group_token, header, body))
+
+    def check(self, groups: Mapping[int, Replica], others: Collection[int]) -> None:
+        """Assert that the store reads what somebody waits for; `others` are tokens of checkpoints.
+
+        Not once the plane has ended: what a group waited for is thrown away then.
+        """
+        reads, here = self._reads, groups.items()
+        assert not any(token in reads for token in others), "a token names one read"
+        awaited = dict.fromkeys([*reads, *others])
+        assert awaited.keys() == self._store.pending_reads().keys(), "every read is waited for"
+        asked = [
+            (replica.group, token)
+            for replica, token in reads.values()
+            if groups.get(replica.group) is replica
+        ]
+        serving = [(group, token) for group, replica in here for token in replica.state.serving]
+        assert sorted(asked) == sorted(serving), "a group that serves an op has it read, once"

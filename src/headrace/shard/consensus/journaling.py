@@ -121,6 +121,7 @@ class Journaling:
     def persist_view(self, replica: Replica, effect: PersistView) -> None:
         """Stage a view; the group is told when no restart can take it back."""
         assert effect.state.group == replica.group, "a view is that of its group"
+        assert effect.state.log_view <= effect.state.view, "a log is of its view or an older one"
         self._store.stage_view(effect.state)
         self.has_staged = self._wants_sync = True
         event = ViewDurable(effect.state.view, effect.state.log_view)
@@ -145,6 +146,7 @@ class Journaling:
             and not self._until_synced
             and len(self._staged) == 1
         )
+        assert not is_lone or self._staged[0][0] is not self._until_written, "it waits for the sync"
         sequence = self._store.flush(
             sync=self._wants_sync, is_awaited=self._is_write_awaited, is_lone=is_lone
         )
@@ -203,4 +205,38 @@ class Journaling:
             assert sequences == sorted(sequences), "records come to be durable in their order"
             assert not sequences or reached < sequences[0], "who waits is told at once"
             assert not sequences or sequences[-1] <= store.issued, "nobody waits for no record"
+        self._check_waiting()
         self._ceilings.check(store.issued, store.ceilings)
+
+    def check_groups(self, groups: Mapping[int, Replica]) -> None:
+        """Assert that groups are told of what they wait for: ops, and the view that they are in.
+
+        Not once the plane has ended: what a group waited for is thrown away then.
+        """
+        queues = (self._until_written, self._until_synced, self._until_named)
+        coming: dict[int, list[GroupEvent]] = {}
+        for replica, event in [each[1:] for queue in queues for each in queue]:
+            if groups.get(replica.group) is replica:
+                coming.setdefault(replica.group, []).append(event)
+        for group, replica in groups.items():
+            state, told = replica.state, coming.get(group, [])
+            entered = (state.view, state.log_view)
+            is_coming = ViewDurable(*entered) in told
+            assert is_coming or state.durable_view == entered, "a view that is entered is journaled"
+            for entry in state.log.entries.values():
+                if entry.body is not None and not entry.is_durable:
+                    event = PrepareDurable(entry.header.op, entry.header.checksum)
+                    assert event in told, "an op that is not durable yet is journaled"
+
+    def _check_waiting(self) -> None:
+        """Assert that a group waits for what it did, and as long as that must be waited for."""
+        is_awaited = any(queue is self._until_written for queue, _, _ in self._staged)
+        assert self._is_write_awaited == is_awaited, "a write is awaited by who needs no sync"
+        is_synced = any(queue is not self._until_written for queue, _, _ in self._staged)
+        assert self._wants_sync or not is_synced, "who waits for a sync gets one"
+        assert not (self._is_alone and self._until_named), "a single replica promises nothing"
+        early = [event for _, _, event in self._until_written]
+        assert all(isinstance(event, PrepareDurable) for event in early), "a view waits for a sync"
+        for _, replica, event in (*self._until_synced, *self._until_named):
+            if isinstance(event, ViewDurable):
+                assert event.view <= replica.view, "only a view that was entered becomes durable"

@@ -237,6 +237,7 @@ class Neighbours:
         """Count on a promise from when we sent the last that its maker had heard."""
         sent = peer.sent_at(number)
         if sent is not None:
+            assert sent <= self._shared.now, "a promise is counted from a tick that has been"
             replica.hear_promise(peer.replica, view, sent)
 
     def find_silent(self) -> list[Replica]:
@@ -267,9 +268,30 @@ class Neighbours:
         assert senders.keys() <= self._peers.keys(), "only others tell something"
         interval = self._config.timeouts.heartbeat_interval
         assert self._due <= now + interval, "the next heartbeat is within an interval"
+        assert not self._counter or now <= self._due, "a heartbeat that is due is sent"
+        for group, beat in self._beats.items():
+            assert beat == groups[group].beat(), "what is told of a group is how it is"
+        self._check_unheard()
         for peer in self._peers.values():
-            peer.check(now)
-            assert peer.asks.keys() <= groups.keys(), "nothing is promised of a group that is gone"
-            assert all(group in groups for group in peer.untold()), (
-                "news are of groups that are here"
-            )
+            self._check_peer(peer)
+
+    def _check_unheard(self) -> None:
+        """Assert that what was told of groups that were not here was taken when they came."""
+        for group, told in self._unheard.items():
+            replica = self._groups.get(group)
+            for sender, beat in told.items():
+                assert beat.group == group, "what is told of a group is kept with it"
+                leader = beat.view % self._config.replica_count
+                assert leader == sender, "only who leads a group is heard"
+                is_other = replica is None or replica.origin != beat.origin
+                assert is_other, "a group that is here has heard what was told of it"
+
+    def _check_peer(self, peer: Peer) -> None:
+        """Assert that a node is told of groups that are here, and is missed when it is silent."""
+        now, timeout = self._shared.now, self._config.timeouts.heartbeat_timeout
+        peer.check(now, frames_count=self._counter, remembered_ticks=timeout)
+        groups = self._groups
+        assert peer.asks.keys() <= groups.keys(), "nothing is promised of a group that is gone"
+        assert all(group in self._beats for group in peer.untold()), "there is something to tell"
+        assert self._peers[peer.replica] is peer, "a node is found by its number"
+        assert not self._counter or now - peer.heard <= timeout, "who is silent is missed in time"

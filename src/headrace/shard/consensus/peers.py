@@ -54,6 +54,7 @@ class Peer:
         beats: list[GroupBeat],
     ) -> bytes:
         """Return the next heartbeat."""
+        assert own_replica != self.replica, "no node sends itself a heartbeat"
         self._sent += 1
         for beat in beats:
             if self._untold.get(beat.group) == 0:
@@ -75,6 +76,8 @@ class Peer:
     def note_sent(self, now: int, *, oldest: int) -> None:
         """Remember when the newest frame was sent, and forget those from before a tick."""
         assert not self._sent_at or self._sent_at[-1][0] < self._sent, "numbers of frames rise"
+        assert not self._sent_at or self._sent_at[-1][1] <= now, "ticks do not go back"
+        assert oldest < now, "the newest frame is remembered"
         self._sent_at.append((self._sent, now))
         while self._sent_at[0][1] < oldest:
             self._sent_at.popleft()
@@ -90,6 +93,7 @@ class Peer:
 
     def hear(self, header: NodeHeartbeatHeader, now: int) -> None:
         """Take a heartbeat: its node lives if its counter has moved."""
+        assert self.heard <= now, "ticks do not go back"
         if header.counter != self._counter:
             self._counter = header.counter
             self.heard = now
@@ -102,9 +106,9 @@ class Peer:
         for group in told:
             del self._untold[group]
 
-    def check(self, now: int) -> None:
-        """Assert that numbers and ticks of heartbeats rise."""
-        assert self._first <= self._sent, "numbers of frames rise"
+    def check(self, now: int, *, frames_count: int, remembered_ticks: int) -> None:
+        """Assert that numbers and ticks of heartbeats rise, and that each was sent to this node."""
+        assert self._first + frames_count == self._sent, "every node gets every heartbeat"
         assert self.heard <= now, "nobody was heard in the future"
         for number in self._untold.values():
             is_told = self._first < number <= self._sent
@@ -114,3 +118,5 @@ class Peer:
         if sent:
             assert sent[-1][0] == self._sent, "the newest frame is remembered"
             assert sent[-1][1] <= now, "no frame was sent in the future"
+            assert sent[-1][1] - sent[0][1] <= remembered_ticks, "old frames are forgotten"
+            assert len(sent) <= frames_count, "only frames of this life are remembered"

@@ -43,7 +43,7 @@ from headrace.ports.probes import Probes
 from headrace.ports.recovered import RecoveredGroup
 from headrace.shard.config import GroupConfig, PlaneConfig
 from headrace.shard.consensus.ceilings import Ceilings
-from headrace.shard.consensus.checkpoints import Checkpoints, Nothing, Outside
+from headrace.shard.consensus.checkpoints import Checkpoints, Nothing, Outside, Phase
 from headrace.shard.consensus.inbox import Inbox
 from headrace.shard.consensus.journal_reads import JournalReads
 from headrace.shard.consensus.journaling import Journaling
@@ -70,7 +70,7 @@ from headrace.vsr.events import (
 )
 from headrace.vsr.invariants import check_shared
 from headrace.vsr.replica import GROUP_FRAMES, Replica
-from headrace.vsr.state import ReserveParts, Shared
+from headrace.vsr.state import ReserveParts, Shared, Transfer
 from headrace.wire.errors import Code, RemoteError
 from headrace.wire.numbers import FrameKind
 from headrace.wire.replica.decode import decode_replica
@@ -126,6 +126,7 @@ class Plane:
         self._configs: dict[int, GroupConfig] = {}
         # Groups that the disk knows and nobody has asked for yet: metadata may lag behind.
         self._dormant = {each.state.group: each for each in opened.groups}
+        assert len(self._dormant) == len(opened.groups), "the store has a group once"
         self._short: dict[int, None] = {}  # groups whose requests wait for room in the journal
         self._out: list[Effect] = []
         prng = Prng(config.seed)
@@ -238,6 +239,7 @@ class Plane:
         self.checkpoints.forget(group)
         self.touched.pop(group, None)
         if replica is not None:
+            assert replica.group == group, "a group is found by its number"
             self._timers.forget(group)
             for effect in replica.let_go():
                 self.carry_out[type(effect)](replica, effect)
@@ -266,6 +268,7 @@ class Plane:
         if not self._may_begin():
             self.inbox.is_awake = True  # It is asked again at the next turn.
             return
+        assert not self.inbox.queue, "before the groups live nothing is put"
         self.inbox.has_begun = True
         self.store.begin()
         for replica in self.groups.values():
@@ -328,10 +331,27 @@ class Plane:
         self.inbox.check()
         assert self.store.is_open or not self.inbox.has_begun, "groups live on an open store"
         assert self.inbox.has_ended == self.checkpoints.is_over, "the last checkpoint is the end"
-        self._timers.check(self.shared.now, self.groups)
         self._neighbours.check()
         self._journaling.check()
         self.checkpoints.check()
+        is_capturing = self.checkpoints.phase is Phase.CAPTURING
+        assert self.inbox.is_awake or not is_capturing, "the next slice comes with the next turn"
+        assert self.inbox.has_ended or not self.store.is_stopped, "a stop is marked at the end"
+        has_ended = self.inbox.has_ended
+        self._timers.check(self.shared.now, self.groups, has_ended=has_ended)
+        if not has_ended:
+            self._journaling.check_groups(self.groups)
+            self._reads.check(self.groups, self.checkpoints.reading)
+            self._check_waiting()
+
+    def _check_waiting(self) -> None:
+        """Assert that what groups wait for will come."""
+        for group, replica in self.groups.items():
+            state = replica.state
+            assert not state.is_short or group in self._short, "who lacks room is offered some"
+        for replica, effect in self.piece_reads:
+            is_here = self.groups.get(replica.group) is replica
+            assert not is_here or effect.token in replica.state.sending, "a piece is for a transfer"
 
     def check_awake(self) -> None:
         """Assert that the end of the turn takes what came for groups, and what they staged."""
@@ -399,6 +419,7 @@ class Plane:
             # The owner of the machines must first learn that this one is durable: what it may then
             # remove is what this one does not name, not what the next one will not.
             inbox.is_awake = True
+        assert not inbox.queue, "a turn takes all that came for groups"
         out, outbox = self._out, self._outbox
         if outbox.effects:
             out += outbox.effects
@@ -436,7 +457,7 @@ class Plane:
     # Events.
 
     def _on_ticked(self, event: Ticked) -> None:
-        assert event.now >= self.shared.now
+        assert event.now >= self.shared.now, "ticks do not go back"
         self._is_timed = True
         self.shared.now = event.now
         self.shared.wall = event.wall
@@ -506,6 +527,7 @@ class Plane:
     # Effects of groups.
 
     def _set_timer(self, replica: Replica, effect: SetTimer) -> None:
+        assert effect.ticks > 0, "a timer runs out after this tick"
         self._timers.start(replica.group, effect.timer, self.shared.now + effect.ticks)
 
     def _stop_timer(self, replica: Replica, effect: StopTimer) -> None:
@@ -515,6 +537,8 @@ class Plane:
         self.piece_reads.append((replica, effect))
 
     def _take_checkpoint(self, replica: Replica, effect: TakeCheckpoint) -> None:
+        transfer = replica.state.transfer
+        assert transfer == Transfer.INSTALLING, "an installed state is in no journal"
         self.checkpoints.want(replica.group)
 
     def _send(self, replica: Replica, effect: SendFrame | SendReply) -> None:

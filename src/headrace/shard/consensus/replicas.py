@@ -42,6 +42,12 @@ class ReplicaMaker:
         prng = self._prng.fork(f"group {config.group}")
         replica = Replica(self._options(config), machine, table, prng, self._shared)
         replica.restore(past, is_replaced=self._opened.incarnation > 0)
+        assert replica.commit_min <= replica.op, "what is applied is in the log"
+        if past is not None:
+            assert replica.view == past.state.view, "a replica goes on in the view that it entered"
+            is_alone = self._config.replica_count == 1
+            is_lost = past.state.is_tail_lost and is_alone
+            assert replica.state.is_tail_lost == is_lost, "others have what one of several lost"
         return replica, past
 
     def _options(self, config: GroupConfig) -> GroupOptions:

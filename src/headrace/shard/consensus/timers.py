@@ -3,6 +3,7 @@
 import heapq
 from collections.abc import Mapping
 
+from headrace.vsr.replica import Replica
 from headrace.vsr.timeouts import Timer
 
 
@@ -42,7 +43,7 @@ class Timers:
                 due.append((group, timer))
         return due
 
-    def check(self, now: int, groups: Mapping[int, object]) -> None:
+    def check(self, now: int, groups: Mapping[int, Replica], *, has_ended: bool) -> None:
         """Assert that every timer which was set will run out, and none is overdue."""
         set_at = {count: (due, group, timer) for due, count, group, timer in self._heap}
         assert len(set_at) == len(self._heap), "a setting is in the heap once"
@@ -52,3 +53,6 @@ class Timers:
             assert set_at[count][1:] == (group, timer), "a setting is of one timer"
             assert set_at[count][0] >= now, "no timer is overdue between turns"
             assert group in groups, "a group that is gone has no timers"
+            assert has_ended or timer in groups[group].state.timers, "a group knows its timers"
+        counts = [len(replica.state.timers) for replica in groups.values()]
+        assert has_ended or sum(counts) == len(self._current), "a timer that a group waits for runs"
