@@ -153,7 +153,10 @@ BREAKS: dict[str, tuple[Shatter, str]] = {
     ),
     "files that go before their partition": (
         lambda node: node.shard.partitions._removals.append(
-            (0, RemovePartition(first(node), local_of(node).target.created_revision))
+            (
+                node.shard.data_plane.store.issued + 1,
+                RemovePartition(first(node), local_of(node).target.created_revision),
+            )
         ),
         "files of a partition that is here stay",
     ),

@@ -1,6 +1,6 @@
 """What the partitions of a shard share: memory, indexes, tokens, and lists of pending work."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from headrace.base.limits import MIB
@@ -156,6 +156,21 @@ class PartitionsShared:
     def awaited(self, owner: Owner) -> Collection[int]:
         """Return the tokens of a partition's effects that are not answered."""
         return self._tokens.get(owner, {}).keys()
+
+    def check_owners(self, here: Mapping[Owner, object]) -> None:
+        """Assert that only these wait for answers, or have something to do."""
+        waiting = [owner for owner, tokens in self._tokens.items() if tokens]
+        assert all(owner in here for owner in waiting), "who is gone waits for no answer"
+        noted = (
+            self.busy,
+            self.without_space,
+            self.dropping,
+            self.fenced,
+            self.marked,
+            self.sealed,
+        )
+        for each in noted:
+            assert each.keys() <= here.keys(), "what is gone has nothing to do"
 
     def check(self) -> None:
         """Assert that sums and tokens agree."""

@@ -37,6 +37,7 @@ class Timekeeper:
         self._probes = turn.probes
         self._time = turn.clock.time
         self._supported_time = settings.supported_time
+        self._tolerance = settings.clock_tolerance
         self._note_age = settings.clock_tolerance // _NOTES_PER_TOLERANCE
 
     def tick(self, event: Ticked) -> Ticked:
@@ -44,6 +45,8 @@ class Timekeeper:
         assert event.now >= self._clock.now, "ticks do not go back"
         self._learn()
         self._time.tick(event.now, event.wall)
+        oldest = self._learnt - self._tolerance
+        assert self._time.now >= oldest, "a clock takes nothing back but within the tolerance"
         self._clock.now = event.now
         self._tell()
         return Ticked(event.now, self._time.now)
@@ -56,6 +59,7 @@ class Timekeeper:
             self._learn()
         time.look(wall)
         now = time.now
+        assert now >= stamp - self._tolerance, "a clock takes nothing back but within the tolerance"
         for shared in self._shared:
             shared.wall = now
 
@@ -68,6 +72,7 @@ class Timekeeper:
     def note(self) -> None:
         """Have the log remember the time, unless it does; its first op is another's (O3.7)."""
         age = self._time.now - self._newest_stamp
+        assert age >= -self._tolerance, "the log is not ahead of what is believed"
         if self._time.is_known and self._metadata.is_serving and age > self._note_age:
             self._probes.hit("time.noted")
             self._metadata.propose(OwnOp(Operation.NOTE_TIME, b""))
@@ -96,5 +101,8 @@ class Timekeeper:
         self._time.check()
         assert self._time is self._clock.time, "one time is believed"
         assert self._learnt <= self._newest_stamp, "only a committed stamp was learnt"
+        assert self._time.is_known or not self._newest_stamp, "the first stamp is heard at once"
+        shared = [plane.shared for plane in self._planes]
+        assert self._shared == shared, "every plane is told the time"
         for plane in self._planes:
             plane.check_time(self._clock.now, self._time.now)

@@ -17,6 +17,7 @@ from headrace.shard.turn import Turn
 
 _GATHER_TICKS = 100  # Drops of one pass share a checkpoint.
 _INTERVAL_TICKS = 300
+assert _GATHER_TICKS < _INTERVAL_TICKS, "what is dropped meanwhile is gathered for the next one"
 
 
 class Clearing:
@@ -40,6 +41,7 @@ class Clearing:
             self._due = None
         elif self._due is None:
             self._due = max(now + _GATHER_TICKS, self._earliest)
+            assert now < self._due <= now + _INTERVAL_TICKS, "files wait for an interval at most"
         elif now >= self._due:
             self._due = None
             assert now >= self._earliest, "one checkpoint in an interval is taken for this"

@@ -9,6 +9,7 @@ from headrace.partitions.machine import PartitionMachine
 from headrace.partitions.shared import PartitionsShared
 from headrace.ports.probes import Probes
 from headrace.ports.recovered import Finding
+from headrace.shard.consensus.checkpoints import Phase
 from headrace.shard.consensus.plane import Plane
 from headrace.shard.owned.local import Local
 
@@ -95,6 +96,13 @@ class Flushes:
         for group, (local, token) in self._flushes.items():
             assert self._partitions.get(group) is local, "nobody waits for what is gone"
             assert not local.machine.is_flushed(token), "what is durable is not waited for"
+            assert local.fence is None, "nobody waits for a partition that is fenced"
+        phase = self._plane.checkpoints.phase
+        is_taken = phase in (Phase.CAPTURING, Phase.FLUSHING)
+        assert is_taken or not self._flushes, "only what is captured is flushed"
+        assert phase is not Phase.FLUSHING or self._flushes, "a checkpoint waits for somebody"
+        fenced = [group for group, local in self._partitions.items() if local.fence is not None]
+        assert sorted(fenced) == sorted(self._fenced), "every fence is known, and reported"
         for group, local in self._fenced.items():
             assert self._partitions.get(group) is local, "what is gone lacks nothing"
             assert local.target.group == group, "a partition is found by its number"

@@ -78,6 +78,8 @@ class Held:
         oldest = now - _FORGET_TICKS
         self._held_told = {who: told for who, told in self._held_told.items() if told[1] > oldest}
         self._released_told = {who: None for who in self._released_told if who in self._idle}
+        assert self._held.keys() <= self._held_told.keys(), "who keeps something was named"
+        assert self._released.keys() <= self._released_told.keys(), "who was released was named"
         self._held, self._released, self._idle = {}, {}, {}
 
     def _describe_released(self, state: State, who: Who, amount: _Amount) -> Finding:
@@ -94,6 +96,10 @@ class Held:
             assert told > 0, "whoever was named kept something"
             assert seen <= now, "nothing was seen in the future"
         assert self._released.keys() <= self._idle.keys(), "retention waits for all but idle ones"
+        for amount in (*self._held.values(), *self._released.values()):
+            assert 0 < amount.partitions <= amount.size_bytes, (
+                "each partition holds a byte at least"
+            )
 
 
 def _describe_held(state: State, who: Who, amount: _Amount) -> Finding:

@@ -9,7 +9,7 @@ offset as used just now: data is kept longer, never shorter (decision 0020). Tic
 a clock that leaps changes nothing.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
 from headrace.partitions.offsets import StoredMark
@@ -61,9 +61,11 @@ class Holders:
         """Forget a partition that is gone, or has no limits any more."""
         self._used.pop(namespace, None)
 
-    def check(self, now: int) -> None:
-        """Assert that no offset was used in the future, nor in a generation below the first."""
+    def check(self, now: int, limited: Mapping[int, object]) -> None:
+        """Assert that it knows of partitions with limits alone, and of nothing in the future."""
+        assert self._used.keys() <= limited.keys(), "only where segments are dropped offsets count"
         for used in self._used.values():
-            for last, generation in used.values():
+            for (kind, _), (last, generation) in used.items():
                 assert last <= now, "no offset was used in the future"
                 assert generation >= 0, "generations are counted from 0"
+                assert generation == 0 or kind == ConsumerKind.GROUP, "only groups have members"

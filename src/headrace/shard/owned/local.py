@@ -42,3 +42,4 @@ class Local:
         assert options.namespace == self.target.group, "its machine has its number"
         assert self.replica.origin == self.target.created_revision, "one incarnation"
         assert options.created_revision == self.target.created_revision, "one incarnation"
+        assert self.machine.first_offset <= self.machine.next_offset, "a log ends behind its start"

@@ -72,7 +72,7 @@ class Opening:
         if not self._plane.has_begun:
             return
         for local in self.unopened.values():
-            assert local.replica.commit_min == local.replica.op
+            assert local.replica.commit_min == local.replica.op, "the only replica has replayed all"
             local.machine.open(is_whole=True, lost_until=local.lost_until)
         self.unopened.clear()
 
@@ -96,3 +96,20 @@ class Opening:
         for local in self.unsettled.values():
             assert local.lost_until > 0 or not local.is_short, "only lost offsets make it short"
         assert self.unopened.keys() <= self._opening.keys(), "what is not open is being opened"
+        assert not (self._plane.has_begun and self.unopened), "what is replayed is opened at once"
+        self._check_done(here)
+
+    def _check_done(self, here: Mapping[int, Local]) -> None:
+        """Assert that whatever is not waited for any more is open and whole, or fenced."""
+        is_settling = bool(self._plane.inbox.queue) or self._plane.inbox.has_ended
+        for group, local in here.items():
+            is_open = local.machine.is_open or local.fence is not None
+            assert is_open or group in self._opening, "who is not open is waited for"
+            is_whole = not local.is_short or local.fence is not None
+            assert is_whole or group in self._short, "who is not whole is waited for"
+            ceiling = self._plane.ceiling_of(group)
+            assert local.lost_until <= ceiling, "what may be lost lies below the ceiling"
+            is_lost = local.replica.state.is_tail_lost
+            assert is_lost or group not in self.unsettled, "only a lost tail is settled"
+            is_waited_for = group in self.unsettled or is_settling
+            assert is_waited_for or not is_lost, "a lost tail is settled once its range is known"

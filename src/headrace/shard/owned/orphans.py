@@ -15,6 +15,7 @@ Flow: recover.
 from collections.abc import Mapping
 
 from headrace.base.ids import GroupId, unpack_namespace
+from headrace.metadata.target import partitions_of
 from headrace.partitions.shared import PartitionsShared
 from headrace.ports.segments import (
     ListPartitions,
@@ -26,6 +27,7 @@ from headrace.ports.segments import (
 from headrace.shard.consensus.plane import Plane
 from headrace.shard.metadata import Metadata
 from headrace.shard.owned.local import Local
+from headrace.shard.owned.reconcile import topic_of
 from headrace.shard.turn import Turn
 
 
@@ -69,6 +71,9 @@ class Orphans:
 
     def _put_away(self, namespace: int, created_revision: int, revision: int) -> None:
         turn = self._turn
+        wanted = partitions_of(self._metadata.state, topic_of(namespace))
+        known = [(each.group, each.created_revision) for each in wanted]
+        assert (namespace, created_revision) not in known, "files that metadata wants stay"
         if created_revision <= revision:
             turn.probes.hit("partitions.left_over_removed")
             turn.out.append(RemovePartition(namespace, created_revision))
@@ -95,5 +100,6 @@ class Orphans:
         """Assert that it asks before it is answered, and is answered before it is over."""
         assert self._is_asked or self._listed is None, "only who asked is answered"
         assert not self.is_over or self._listed is not None, "it ends when it is answered"
+        assert self._plane.has_begun or not self.is_over, "nothing goes before the groups live"
         is_waiting = self._is_asked and self._listed is None
         assert bool(self._shared.awaited(self)) == is_waiting, "who asked waits for one answer"

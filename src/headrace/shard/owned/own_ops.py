@@ -6,9 +6,10 @@ comes first, then the range that a power cut took, then the offsets of deleted c
 Flow: replicate, apply.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from headrace.metadata.target import live_group_ids
+from headrace.partitions.shared import Owner
 from headrace.ports.recovered import Finding
 from headrace.shard.consensus.clock import Clock
 from headrace.shard.consensus.plane import Plane
@@ -107,8 +108,11 @@ class OwnOps:
         if due is not None and due <= self._clock.now:
             self._wake.is_awake = True
 
-    def check(self) -> None:
-        """Assert that awaited ops are of partitions that are here, and `check_awake`."""
+    def check(self, marked: Container[Owner]) -> None:
+        """Assert that awaited ops are what logs of partitions lack, and `check_awake`.
+
+        Those in `marked` will be looked at.
+        """
         self.check_awake()
         self.awaited.check()
         assert self.awaited.ops.keys() <= self._partitions.keys(), "who is gone applies nothing"
@@ -120,6 +124,22 @@ class OwnOps:
         assert all(self._partitions[group].lost_until > 0 for group in lost), (
             "only what is lost is said"
         )
+        self._check_proposed(marked)
+
+    def _check_proposed(self, marked: Container[Owner]) -> None:
+        """Assert that what the log of a partition lacks is proposed until it is there."""
+        ops, is_alone = self.awaited.ops, self._plane.config.replica_count == 1
+        for group, local in self._partitions.items():
+            purged, wanted = local.machine.purge_generation, local.target.purge_generation
+            operation = ops[group][0] if group in ops else None
+            assert wanted <= purged or operation == Operation.PURGE_PARTITION, "a purge comes first"
+            assert purged <= wanted or not is_alone, "only what metadata decided is purged"
+            assert wanted or operation != Operation.PURGE_PARTITION, "a purge was decided before"
+            assert not local.is_short or group in ops, "a range that is lost will be named"
+            is_noted = group in ops or local.machine in marked
+            assert is_noted or not self._dead_groups(local), (
+                "offsets of dead groups will be removed"
+            )
 
     def check_awake(self) -> None:
         """Assert that an op which may be applied, or is due, is looked after in the next turn."""

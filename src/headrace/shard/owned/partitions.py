@@ -17,7 +17,7 @@ from headrace.metadata.target import PartitionTarget
 from headrace.partitions.dedup import DedupTable
 from headrace.partitions.machine import PartitionMachine
 from headrace.partitions.options import PartitionOptions
-from headrace.partitions.shared import PartitionsShared
+from headrace.partitions.shared import Owner, PartitionsShared
 from headrace.ports.recovered import Finding
 from headrace.ports.segments import RemovePartition, SegmentEvent
 from headrace.shard.config import GroupConfig
@@ -216,10 +216,16 @@ class Partitions:
             assert local.target.group == group, "a partition is found by its number"
             assert local.replica is groups[group], "a partition has the group of its number"
             local.check()
+        tails = [local.machine.tail_bytes for local in self.locals.values()]
+        assert sum(tails) == self.shared.tail_bytes, "the budget counts the tails that are here"
         sequences = [sequence for sequence, _ in self._removals]
         assert sequences == sorted(sequences), "files are removed in the order of their records"
         issued = self._plane.store.issued
         assert not sequences or sequences[-1] <= issued + 1, "files wait for a record that comes"
+        synced = self._plane.store.synced
+        assert not sequences or synced < sequences[0], "files go once they cannot come back"
+        removals = [(each.namespace, each.created_revision) for _, each in self._removals]
+        assert len(dict.fromkeys(removals)) == len(removals), "files are removed once"
         self._check_parts()
 
     def _check_parts(self) -> None:
@@ -227,18 +233,21 @@ class Partitions:
             here = self.locals.get(removal.namespace)
             revision = -1 if here is None else here.target.created_revision
             assert removal.created_revision != revision, "files of a partition that is here stay"
-        self._own_ops.check()
+        owners: list[Owner] = [local.machine for local in self.locals.values()]
+        self.shared.check_owners(dict.fromkeys([*owners, self._orphans, self._storing.pieces]))
+        self._own_ops.check(self.shared.marked)
         self._reconciler.check()
         self._opening.check(self.locals)
         self._orphans.check()
         self._clearing.check()
         self._storing.check()
         self.flushes.check()
-        self.retention.check()
+        self.retention.check(self.shared.sealed)
 
     def check_awake(self) -> None:
         """Assert, between turns, that no stage sleeps while it has work."""
         assert not self.shared.busy, "what machines want done is among the effects"
+        assert not self.removed, "who waits on a partition hears at once that it is gone"
         assert not self.shared.fenced, "a fence is reported in the turn in which it is made"
         assert self.storing.is_awake or not self.shared.sealed, "retention hears of what is sealed"
         if self._plane.touched or self._plane.piece_reads or self.shared.marked:

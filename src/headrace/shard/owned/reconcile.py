@@ -88,6 +88,7 @@ class Reconciler:
             self._doubted = {}
         for key in topics:
             self._reconcile_topic(key, is_behind=is_behind)
+        assert is_behind or not self._doubted, "only who lags doubts"
         return True
 
     def _changed_topics(self) -> dict[TopicKey, None]:
@@ -148,6 +149,8 @@ class Reconciler:
         for local in self._partitions.values():
             assert local.target.segment_bytes <= settings.segment_bytes_max, "within its bounds"
             assert local.target.bytes_max <= settings.retained_bytes_max, "within its bounds"
+        for group, _ in self._plane.dormant_groups():
+            assert group in self._known[topic_of(group)], "what the disk knows is looked at"
         if self.settled_revision == self._metadata.state.revision:
             self._check_settled()
 
@@ -159,6 +162,9 @@ class Reconciler:
         for target in wanted:
             local = self._partitions[target.group]
             assert local.target == self._bounded(target), "a partition is as metadata says"
+        for _, origin in self._plane.dormant_groups():
+            is_to_come = origin is None or origin > self._revision
+            assert is_to_come, "what metadata saw deleted is not kept"
 
 
 def topic_of(group: int) -> TopicKey:

@@ -10,7 +10,7 @@ Flow: apply.
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from functools import partial
 
 import msgspec
@@ -22,6 +22,7 @@ from headrace.partitions.log import Segment
 from headrace.partitions.machine import PartitionMachine
 from headrace.partitions.offsets import StoredMark
 from headrace.partitions.retention import droppable_count, held_bytes
+from headrace.partitions.shared import Owner
 from headrace.ports.recovered import Finding
 from headrace.shard.consensus.plane import Plane
 from headrace.shard.metadata import Metadata
@@ -123,14 +124,25 @@ class Retention:
         found.sort(key=lambda each: (-each.held_bytes, each.partition_id, each.kind, each.id))
         return TopicHolders(len(found), tuple(found[:HOLDERS_MAX]))
 
-    def check(self) -> None:
-        """Assert that it looks, in time, at partitions that are here and have limits."""
+    def check(self, sealed: Container[Owner]) -> None:
+        """Assert that it looks, in time, at all partitions that have limits and something to drop.
+
+        Those in `sealed` it will be told of.
+        """
         now = self._clock.now
         assert self._candidates.keys() <= self._partitions.keys(), "what is gone is not looked at"
         for group in self._candidates:
             assert _has_limits(self._partitions[group].target), "only limits drop segments"
         assert self._due <= now + self._settings.retention_ticks, "a pass begins in each interval"
-        self._holders.check(now)
+        assert now < self._due or self._pass, "a pass that is due has begun"
+        limited = {
+            group: local for group, local in self._partitions.items() if _has_limits(local.target)
+        }
+        for group, local in limited.items():
+            is_known = group in self._candidates or local.machine in sealed
+            oldest = local.machine.oldest_sealed_stamp
+            assert is_known or oldest is None, "what may be dropped is looked at"
+        self._holders.check(now, limited)
         self._held.check(now)
         assert len(dict.fromkeys(self._pass)) == len(self._pass), "a pass looks at each once"
 
@@ -162,7 +174,9 @@ class Retention:
         if not beyond:
             return
         needed = msgspec.structs.replace(limits, keep_from=machine.needed_from())
-        if droppable_count(beyond, needed):
+        dropped_count = droppable_count(beyond, needed)
+        assert dropped_count <= len(beyond), "only what is beyond the limits is dropped"
+        if dropped_count:
             own = OwnOp(Operation.RETAIN, encode(RETAIN, limits))
             self._plane.propose(group, own)
         if machine.is_ignoring_consumers:
@@ -215,4 +229,5 @@ def _has_limits(target: PartitionTarget) -> bool:
 def _limits(target: PartitionTarget, now: int) -> Retain:
     """Return the limits of a partition that has some; the machine says what consumers need."""
     stamp_max = now - target.message_expiry if target.message_expiry else 0
+    assert stamp_max <= now, "what is to come is not too old"
     return Retain(max(0, stamp_max), target.bytes_max, 0)

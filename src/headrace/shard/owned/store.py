@@ -42,7 +42,7 @@ class Storing:
         self._out = turn.out
         self.unstored: dict[int, Local] = {}
         self.due = 0  # the tick at which they are stored
-        self._pieces = _PieceReader(plane, shared, turn.out)
+        self.pieces = _PieceReader(plane, shared, turn.out)
         # The polls that were read: partition, ticket, and what came of it.
         self.polled: list[tuple[int, int, Polled | RefusedError]] = []
 
@@ -74,7 +74,7 @@ class Storing:
             if local is not None and local.replica is replica:
                 local.machine.store()  # A piece may end in memory.
                 self._take_effects(local.machine)
-                self._pieces.read(replica, effect)
+                self.pieces.read(replica, effect)
         self._plane.piece_reads.clear()
 
     def take_all_effects(self) -> None:
@@ -90,7 +90,16 @@ class Storing:
             assert self._partitions.get(group) is local, "what is gone is not stored"
             assert local.target.group == group, "a partition is found by its number"
         assert self.due <= self._clock.now + self._store_ticks, "what waits is stored in time"
-        self._pieces.check()
+        for group, local in self._partitions.items():
+            is_stored = group in self.unstored or not self._may_store(local)
+            assert is_stored or not local.machine.waiting_bytes, "what waits will be stored"
+        self.pieces.check()
+
+    def _may_store(self, local: Local) -> bool:
+        """Whether a partition stores what it is given: its files are open, and nothing is going."""
+        machine, shared = local.machine, self._shared
+        is_able = machine.is_open and machine.fence is None and machine not in shared.without_space
+        return is_able and not shared.awaited(machine)
 
     def _take_effects(self, machine: PartitionMachine) -> None:
         self._out += machine.take_effects()
@@ -112,6 +121,8 @@ class _PieceReader:
         token = self._shared.new_token(self)
         assert token not in self._reads, "a token is given once"
         self._reads[token] = (replica, effect.token)
+        end = effect.offset + effect.length
+        assert end <= effect.piece.length, "a read stays within its piece"
         position = effect.piece.position + effect.offset
         self._out.append(ReadSegment(token, effect.piece.file, position, effect.length))
 
@@ -128,3 +139,13 @@ class _PieceReader:
         """Assert that every read of a piece is answered by the disk."""
         awaited = self._shared.awaited(self)
         assert self._reads.keys() == awaited, "a piece that is read has a token, and no other"
+        groups, plane = self._plane.groups, self._plane
+        coming = [(replica, effect.token) for replica, effect in plane.piece_reads]
+        read = [
+            (replica.group, token)
+            for replica, token in (*self._reads.values(), *coming)
+            if groups.get(replica.group) is replica
+        ]
+        sending = [(group, token) for group in groups for token in groups[group].state.sending]
+        is_over = plane.inbox.has_ended
+        assert is_over or sorted(read) == sorted(sending), "what a transfer sends is read, once"
