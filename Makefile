@@ -52,12 +52,13 @@ test: check  ## everything; what .ci/run calls
 	  sort $(SKIPPED) | uniq -c; \
 	else echo "No lane was skipped."; fi
 
-bench: $(READY)  ## kernel, core, partitions, journal, files, node, client, login, slow disk, Spark, each beside its baseline
+bench: $(READY)  ## kernel, core, partitions, journal, files, bus, node, client, login, slow disk, Spark, each beside its baseline
 	$(BIN)/python bench/kernel.py
 	$(BIN)/python bench/core.py
 	$(BIN)/python -m bench.partitions
 	$(BIN)/python bench/journal.py
 	$(BIN)/python -m bench.filework
+	$(BIN)/python -m bench.bus
 	$(BIN)/python -m bench.node
 	$(BIN)/python -m bench.client
 	$(BIN)/python -m bench.login

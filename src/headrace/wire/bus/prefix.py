@@ -2,7 +2,7 @@
 
 from struct import Struct
 
-from headrace.base.ids import is_member
+from headrace.base.ids import GATEWAY
 from headrace.base.limits import HEADER_BYTES
 from headrace.wire.codec import Data
 from headrace.wire.errors import RemoteError
@@ -14,9 +14,8 @@ PREFIX_BYTES = _PREFIX.size
 def encode_prefix(frame_bytes: int, *, target: int, sender: int) -> bytes:
     """Return the prefix of a frame of so many bytes, header included."""
     assert frame_bytes >= HEADER_BYTES
-    assert is_member(target)
-    assert is_member(sender)
-    assert target != sender
+    assert 0 <= target <= GATEWAY
+    assert 0 <= sender != target
     return _PREFIX.pack(frame_bytes, target, sender)
 
 
