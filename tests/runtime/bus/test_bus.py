@@ -274,6 +274,41 @@ def test_an_end_that_closes_with_unread_frames_loses_none_of_its_own() -> None:
         assert [number_of(frame) for _, frame in first.frames] == [2]
 
 
+def test_last_bytes_that_are_no_frame_are_reported(caplog: pytest.LogCaptureFixture) -> None:
+    made = make_bus(2)
+    first = Member(made.keep(0))
+    try:
+        lane = made.ends(1).lanes[0]
+        assert lane is not None
+        os.write(lane.reply, bytes(300))
+        made.release(1)
+        first.send(1, *gathered(1))
+        first.bus.flush()
+        assert first.bus.take_events() == [MemberLost(1, "Broken pipe")]
+        assert "the last bytes of member 1: frame of 0 bytes" in caplog.text
+    finally:
+        first.close()
+        made.close()
+
+
+def test_frames_that_are_sent_before_the_loop_runs_leave_with_it() -> None:
+    made = make_bus(2)
+    early, late = Bus(made.keep(0)), Member(made.keep(1))
+    try:
+        for number in range(1, 11):
+            early.send(SendToMember(1, gathered(number, bytes(MIB))))
+        early.flush()  # More than the socket takes.
+        assert early.waiting(1)[0] > 0
+        while len(late.frames) < 10:
+            early.flush()
+            late.turn()
+        assert early.waiting(1) == (0, 0)
+    finally:
+        early.close()
+        late.close()
+        made.close()
+
+
 @pytest.mark.parametrize(
     ("prefix", "frame", "text"),
     [

@@ -258,6 +258,8 @@ class Bus:
         self._events.append(FrameLost(sender, kind, DropReason.MISROUTED, group_of(frame)))
 
     def _on_readable(self, lane: _Lane) -> None:
+        if not lane.peer.lanes:
+            return  # The other lane was read first, and was closed.
         try:
             if not lane.reader.read():
                 self._lose(lane.peer, "closed")
