@@ -4,7 +4,7 @@
     child      forked for one lane of one mutant: imports headrace with the edit in place, runs the
                checks it is given and ends at the first that fails
 
-A check is a test by its node id, or a seed as `groups 7` or `nodes 7`. SIGALRM ends a child that
+A check is a test by its node id, or a seed as `groups 7` or `nodes 7`. A signal ends a child that
 exceeds the time limit of a check, a multiple of what the check takes without a mutant.
 """
 
@@ -37,9 +37,12 @@ LANES = {
     SEEDS: "",
 }
 SEED_COUNTS = {"groups": 20, "nodes": 10}  # from 1 on, and all stored ones
-START_SECONDS = 60  # in which a child has imported what it needs
-SECONDS_MIN = 10
+QUICK_SECONDS = 0.3
+# All seconds are those of the processor, so that other work on the machine changes no verdict.
+START_SECONDS = 30  # in which a child has imported what it needs
+SECONDS_MIN = 3
 SLOWER = 5  # A mutant may take so many times what the code as it is takes.
+WAITING = 40  # The clock may take so many times the limit: a mutant that waits for something.
 MEMORY_BYTES_MAX = 4 << 30
 OURS = ("headrace", "tests", "tools", "bench", "conftest")
 BETWEEN = ""  # the check during imports and collection
@@ -53,13 +56,14 @@ class Measured(msgspec.Struct):
     reached_by: dict[str, list[str]]  # the checks that reach a mutant, by its name
     modules: list[str]  # imported by the checks, but not ours
 
-    def select(self, mutant: Mutant) -> dict[str, float]:
-        """Return the checks that reach a mutant with their seconds, the quickest first."""
+    def select(self, mutant: Mutant, *, is_quick: bool) -> dict[str, float]:
+        """Return the quick or the slow checks that reach a mutant, the quickest first."""
         reached_by = frozenset(self.reached_by[mutant.name])
         is_in_all = BETWEEN in reached_by
-        checks = [each for each in self.seconds if is_in_all or each in reached_by]
         return {
-            check: self.seconds[check] for check in sorted(checks, key=self.seconds.__getitem__)
+            check: seconds
+            for check, seconds in sorted(self.seconds.items(), key=lambda each: each[1])
+            if (is_in_all or check in reached_by) and (seconds < QUICK_SECONDS) == is_quick
         }
 
 
@@ -112,11 +116,14 @@ class _Watch:
         self._note = note
         self._seconds = seconds
         self.checks: list[str] | None = list(seconds)
-        signal.setitimer(signal.ITIMER_REAL, START_SECONDS)
+        self._limit(START_SECONDS)
+
+    def _limit(self, seconds: float) -> None:
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+        signal.setitimer(signal.ITIMER_REAL, WAITING * seconds)
 
     def begin(self, check: str) -> None:
-        limit = SECONDS_MIN + SLOWER * self._seconds.get(check, 0.0)
-        signal.setitimer(signal.ITIMER_REAL, limit)
+        self._limit(SECONDS_MIN + SLOWER * self._seconds.get(check, 0.0))
         self._note.write_bytes(msgspec.json.encode(Note(check)))
 
     def fail(self, check: str, how: str) -> None:
@@ -134,7 +141,7 @@ class _Meter(_Watch):
         self.reached_by: dict[str, list[str]] = {each.name: [] for each in mutants}
         self._mutants = mutants
         self._check = BETWEEN
-        self._began = time.perf_counter()
+        self._began = time.process_time()
         self._reached: set[int] = set()
         vars(builtins)["_reached_"] = self._reached.add
         for path in {each.path: None for each in mutants}:
@@ -143,11 +150,11 @@ class _Meter(_Watch):
 
     def begin(self, check: str) -> None:
         if self._check != BETWEEN:
-            self.seconds[self._check] = time.perf_counter() - self._began
+            self.seconds[self._check] = time.process_time() - self._began
         for number in self._reached:
             self.reached_by[self._mutants[number].name].append(self._check)
         self._reached.clear()
-        self._check, self._began = check, time.perf_counter()
+        self._check, self._began = check, time.process_time()
 
     def fail(self, check: str, how: str) -> None:
         self.failed.append(f"{check} {how}")
@@ -231,7 +238,8 @@ def run_checks(mutant: Mutant, lane: str, seconds: dict[str, float]) -> str:
         left = msgspec.json.decode(note.read_bytes(), type=Note)
     if ended == 0:
         return ""
-    how = "timed out" if ended == -signal.SIGALRM else left.how or "did not end well"
+    is_late = ended in (-signal.SIGPROF, -signal.SIGALRM)
+    how = "timed out" if is_late else left.how or "did not end well"
     return f"{left.check or 'imports'} {how}"
 
 

@@ -6,10 +6,10 @@
     python -m tools.mutate --list               # survivors by name
 
 A mutant is one small edit of the core (`tools/mutants.py`). It runs against all scenarios, the fast
-tests of the core and seeds of both simulators, lane by lane (`tools/checks.py`); whoever fails
-first has killed it. All checks of a lane run on the code as it is before, which tells how long they
-take and which mutants they reach. If one fails, the lane judges nothing: it would kill every
-mutant. A mutant meets only the checks that reach it, the quickest first. Verdicts are kept in
+tests of the core and seeds of both simulators (`tools/checks.py`): first the quick checks of every
+lane, then the others; whoever fails first has killed it. All checks of a lane run on the code as it
+is before, which tells how long they take and which mutants they reach. If one fails, the tool ends:
+it would kill every mutant. A mutant meets only the checks that reach it. Verdicts are kept in
 `tests/planted/mutants.csv`, so the next run goes on where this one ended. A survivor is a scenario
 that is missing, or is explained in that file.
 """
@@ -21,6 +21,7 @@ import sys
 import time
 from collections import Counter
 from functools import partial
+from itertools import product
 
 import msgspec
 
@@ -92,29 +93,35 @@ def _judge_all(
         or (arguments.again and verdicts[each.name].killed_by == SURVIVED)
     ]
     ends = time.monotonic() + 60 * arguments.minutes
-    for lane in LANES:
-        measured = measure(waiting, lane)
-        if measured.failed:
-            sys.exit(f"fails without any mutant: {', '.join(measured.failed)}")
-        preload(measured.modules)
-        killed = {}
+    measured: dict[str, Measured] = {}
+    for is_quick, lane in product((True, False), LANES):
+        if lane not in measured:
+            measured[lane] = measure(waiting, lane)
+            if measured[lane].failed:
+                sys.exit(f"fails without any mutant: {', '.join(measured[lane].failed)}")
+            preload(measured[lane].modules)
+        run = partial(_run_lane, lane=lane, measured=measured[lane], is_quick=is_quick)
+        alive = []
         with multiprocessing.Pool(arguments.jobs) as pool:
-            run = partial(_run_lane, lane=lane, measured=measured)
             for mutant, failure in pool.imap_unordered(run, waiting):
                 if failure:
-                    killed[mutant.name] = verdicts[mutant.name] = Verdict(mutant.name, failure)
+                    verdicts[mutant.name] = Verdict(mutant.name, failure)
                     write_verdicts(verdicts)
                     print(f"{failure}\n    {mutant.name}", flush=True)
+                else:
+                    alive.append(mutant)
                 if time.monotonic() > ends:
                     return
-        waiting = [each for each in waiting if each.name not in killed]
+        waiting = alive
     for mutant in waiting:
         verdicts.setdefault(mutant.name, Verdict(mutant.name, SURVIVED))
     write_verdicts(verdicts)
 
 
-def _run_lane(mutant: Mutant, *, lane: str, measured: Measured) -> tuple[Mutant, str]:
-    checks = measured.select(mutant)
+def _run_lane(
+    mutant: Mutant, *, lane: str, measured: Measured, is_quick: bool
+) -> tuple[Mutant, str]:
+    checks = measured.select(mutant, is_quick=is_quick)
     failure = run_checks(mutant, lane, checks) if checks else ""
     return mutant, f"{lane}: {failure}" if failure else ""
 

@@ -67,10 +67,12 @@ def test_what_only_asserts_is_no_target() -> None:
 
 def test_a_mutant_meets_the_checks_that_reach_it_the_quickest_first() -> None:
     one, other = draw_sample()[:2]
-    seconds = {"a": 3.0, "b": 2.0, "c": 1.0}
+    seconds = {"a": 0.2, "b": 0.1, "c": 0.05, "d": 5.0}
     measured = Measured(seconds, [], {one.name: ["a", "c"], other.name: ["", "a"]}, [])
-    assert [*measured.select(one)] == ["c", "a"]
-    assert [*measured.select(other)] == ["c", "b", "a"]  # It is reached by an import.
+    assert [*measured.select(one, is_quick=True)] == ["c", "a"]
+    assert [*measured.select(one, is_quick=False)] == []
+    assert [*measured.select(other, is_quick=True)] == ["c", "b", "a"]  # An import reaches it.
+    assert [*measured.select(other, is_quick=False)] == ["d"]
 
 
 @pytest.mark.slow
