@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tools.checks import Measured, with_marks
-from tools.mutants import ROOT, SAMPLE, Mutant, draw_sample, find_mutants
+from tools.mutants import ROOT, SAMPLE, SOURCE, Mutant, draw_sample, find_mutants
 from tools.mutate import SURVIVED, read_verdicts
 
 PURGE = "tests/test_scenarios.py::test_scenario[partitions/purge]"
@@ -38,9 +38,11 @@ def test_mutants_of_the_sample_are_other_code() -> None:
 
 
 def test_marks_are_code_too() -> None:
-    found = list(find_mutants())
-    for path in {each.path: None for each in found}:
-        mutants = {at: each for at, each in enumerate(found) if each.path == path}
+    by_module: dict[str, dict[int, Mutant]] = {}
+    for number, mutant in enumerate(find_mutants()):
+        by_module.setdefault(mutant.module, {})[number] = mutant
+    for module, mutants in by_module.items():
+        path = SOURCE / module
         text = with_marks(path, mutants)
         assert text.count(b"\n") == path.read_bytes().count(b"\n")
         assert text.count(b"_reached_") == len(mutants)
