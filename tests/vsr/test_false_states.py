@@ -63,14 +63,14 @@ def offer(
         answer(node, asked, bytes(byte ^ mask for byte in piece))
 
 
-def answer(node: Node, asked: RequestStateChunkHeader, piece: bytes) -> None:
+def answer(node: Node, asked: RequestStateChunkHeader, piece: bytes, sender: int = 0) -> None:
     told = StateChunkHeader(
         nonce=asked.nonce,
         offset=asked.offset,
         artifact=asked.artifact,
         checksum_body=xxh3_64(piece),
     )
-    node.step(FrameReceived(0, CHUNK, told, bytes(256) + piece))
+    node.step(FrameReceived(sender, CHUNK, told, bytes(256) + piece))
 
 
 def finish(cluster: Cluster) -> None:
@@ -115,3 +115,18 @@ def test_a_false_state_is_refused(lie: str) -> None:
         answer(node, asked, bytes(1000))
         answer(node, asked, b"")
     finish(cluster)
+
+
+def test_only_the_source_of_a_state_sends_it() -> None:
+    cluster, header, true = pulling()
+    node = cluster.nodes[2]
+    manifest = encode_manifest(tuple(describe(each) for each in true))
+    node.step(FrameReceived(0, TARGET, header, bytes(256) + manifest))
+    _, asked = decode_replica(node.sent.pop().frame)
+    assert isinstance(asked, RequestStateChunkHeader)
+    piece = true[asked.artifact].data[asked.offset : asked.offset + asked.length]
+    node.sent.clear()
+    answer(node, asked, piece, sender=1)
+    assert not node.sent
+    answer(node, asked, piece)
+    assert node.sent

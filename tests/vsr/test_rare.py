@@ -136,3 +136,16 @@ def test_an_op_that_the_next_one_does_not_name_is_not_voted_for() -> None:
     ):
         made.run(line)
     assert made.do_values() == ["1 apple pear", "2 apple pear"]
+
+
+def test_only_the_primary_of_a_view_announces_it() -> None:
+    made = commands(
+        "cluster 3", "register 0 a", "deliver", "request 0 a 1 apple", "deliver", "beat"
+    )
+    node = made.cluster.nodes[2]
+    last, _ = node.entries[2]
+    header = StartViewHeader(cluster=1, view=1, replica=1, op=2, commit=2)
+    node.step(FrameReceived(0, FrameKind.START_VIEW, header, bytes(HEADER_BYTES) + last))
+    assert node.replica.view == 0
+    node.step(FrameReceived(1, FrameKind.START_VIEW, header, bytes(HEADER_BYTES) + last))
+    assert node.replica.view == 1
