@@ -70,6 +70,8 @@ def test_an_index_that_nobody_writes_is_refused() -> None:
         built.decode(resealed(data, (12, bytes(4))))
     with pytest.raises(CorruptError, match="entries in"):
         built.decode(resealed(data, extra=bytes(32)))
+    with pytest.raises(CorruptError, match="version 9"):
+        built.decode(resealed(data, (8, bytes([9]))))
     elsewhere = Built([(5, 100_000, 1)] * 3 + [(5, 85_000, 1)] * 4).segment.pieces
     with pytest.raises(CorruptError, match="do not begin where the pieces do"):
         decode_index(

@@ -19,9 +19,11 @@ from headrace.wire.commands.internal import (
     LOST_RANGE,
     OFFSET_MARK,
     PURGE_PARTITION,
+    TRIM_UP_TO,
     LostRange,
     OffsetMark,
     PurgePartition,
+    TrimUpTo,
 )
 from headrace.wire.commands.messages import SEND_MESSAGES, Confirmation
 from headrace.wire.errors import Code, RefusedError
@@ -133,10 +135,44 @@ def test_a_new_primary_foresees_what_it_adopted() -> None:
     assert machine.prepared_offset == 0
     machine.foresee([])
     assert machine.prepared_offset == 4
+    trim = PrepareHeader(operation=Operation.DELETE_SEGMENTS)
+    machine.foresee([(send, bodies[0]), (trim, encode(TRIM_UP_TO, TrimUpTo(2)))])
+    assert machine.prepared_offset == 6
     machine.foresee([(send, b"")])  # Its body is damaged here, and so it is not applied here.
     assert machine.prepared_offset == 4
     machine.foresee([(send, bodies[0]), (send, bodies[0])])  # The second follows nothing.
     assert machine.prepared_offset == 6
+
+
+def test_every_op_changes_the_hash_of_the_state() -> None:
+    """Also one that changes nothing else: replicas with equal hashes have applied the same ops."""
+    stage = Stage()
+    ops = (
+        lambda: stage.send(2),
+        lambda: stage.store_offset(1, 1),
+        lambda: stage.auto_commit(2, 0),
+        lambda: stage.delete_offset(1),
+        lambda: stage.forget_groups(7),
+        lambda: stage.trim(0),
+        stage.retain,
+        lambda: stage.lose(2, 5),
+        lambda: stage.purge(1),
+    )
+    hashes = {stage.machine.state_hash(): None}
+    for op in ops:
+        op()
+        hashes[stage.machine.state_hash()] = None
+    assert len(hashes) == len(ops) + 1
+
+
+def test_a_partition_that_is_closed_holds_no_index() -> None:
+    stage = Stage(make_options(segment_bytes=1000))
+    for _ in range(12):
+        stage.send(3)
+    segments = stage.machine._log.segments
+    assert any(map(stage.shared.indexes.holds, segments))
+    stage.machine.close()
+    assert not any(map(stage.shared.indexes.holds, segments))
 
 
 def test_an_empty_partition() -> None:

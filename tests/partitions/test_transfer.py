@@ -151,6 +151,17 @@ def test_a_state_that_would_rewind_is_refused() -> None:
     assert before != receiver.machine.export()
 
 
+def test_a_state_before_our_last_purge_is_refused_however_long_it_is() -> None:
+    """PT-25: both have begun one new history, and ours by a later purge."""
+    stage, receiver = source(), source(2)
+    stage.purge(3)
+    stage.send(5)
+    receiver.purge(4)
+    with pytest.raises(CorruptError, match="ours are"):
+        receiver.machine.install(offered(stage, receiver))
+    assert receiver.machine.purge_generation == 4
+
+
 def test_a_wrong_piece_is_refused_and_nothing_changes() -> None:
     """PT-24, DK10: a flip anywhere in a piece; a piece too few, too many, or another's."""
     stage, receiver = source(4), Stage(OPTIONS)

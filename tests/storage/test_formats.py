@@ -115,6 +115,8 @@ def test_the_superblock() -> None:
         decode_superblock(record[:-1])
     with pytest.raises(CorruptError, match="bytes"):
         decode_superblock(record[:20])
+    with pytest.raises(CorruptError, match="with 65 openings"):
+        decode_superblock(record[:136] + bytes([65]) + record[137:] + record[-16:] * 63)
     with pytest.raises(CorruptError, match="covers record 8, synced to 7"):
         decode_superblock(record[:56] + bytes([8]) + record[57:])
 
