@@ -1,0 +1,110 @@
+"""Guards of a shard that no other test misses: who may read, what a send says of itself, pauses."""
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+import pytest
+
+from headrace.base.limits import HEADER_BYTES
+from headrace.ports.network import ReadConnections
+from headrace.shard.consensus.clock import Clock
+from headrace.shard.front.backpressure import Backpressure
+from headrace.shard.front.credential import credential_of, holds
+from headrace.shard.front.refusals import Refusals
+from headrace.shard.turn import Turn
+from headrace.wire.commands import groups, messages, streams, topics, users
+from headrace.wire.commands.command import Command
+from headrace.wire.errors import Code, RefusedError
+from headrace.wire.numbers import UserStatus
+from tests.shard.test_not_done import told, with_anna
+from tests.shard.test_rare_orders import POLL
+from tests.shard.whole import Whole
+
+if TYPE_CHECKING:
+    from headrace.shard.metadata import Metadata
+
+READS: list[tuple[Command[Any, Any], object]] = [
+    (streams.GET_STREAM, streams.GetStream("s")),
+    (streams.GET_STREAMS, None),
+    (topics.GET_TOPIC, topics.GetTopic("s", "t")),
+    (topics.GET_TOPICS, topics.GetTopics("s")),
+    (groups.GET_GROUPS, groups.GetGroups("s", "t")),
+    (users.GET_USERS, None),
+]
+
+
+@pytest.mark.parametrize(("command", "request_"), READS, ids=lambda each: type(each).__name__)
+def test_who_has_no_permissions_reads_nothing(command: Command[Any, Any], request_: object) -> None:
+    node = Whole()
+    root, _ = with_anna(node)
+    nobody = users.CreateUser(username="nobody", password=b"secret", status=UserStatus.ACTIVE)
+    root.ask(users.CREATE_USER, nobody)
+    client = node.client(("nobody", b"secret"), client=600)
+    with pytest.raises(RefusedError) as raised:
+        client.ask(command, request_)
+    assert raised.value.code == Code.UNAUTHORIZED
+    root.ask(command, request_)
+
+
+def test_a_batch_of_another_number_of_messages_than_its_routing_says() -> None:
+    _, anna = with_anna(Whole())
+    frame = anna.send_frame_of("s", "t", [b"one", b"two"])
+    routing_bytes = int.from_bytes(frame[HEADER_BYTES : HEADER_BYTES + 4], "little")
+    frame[HEADER_BYTES + routing_bytes] += 1
+    assert told(anna.send_frame(frame)) == Code.INVALID_COMMAND
+
+
+def test_the_next_user_of_a_number_has_no_session_of_the_last_one() -> None:
+    node = Whole()
+    with_anna(node)
+    state = node.shard.metadata.state
+    anna = state.users.find("anna")
+    assert anna is not None
+    credential = credential_of(anna)
+    assert holds(credential, state, 0)
+    before = msgspec.structs.replace(credential, created_op=anna.created_op - 1)
+    assert not holds(before, state, 0)
+
+
+def test_what_is_not_found_may_be_there_by_now_if_others_may_have_decided_more() -> None:
+    turn = Turn(Clock(0))
+    stale = Refusals(cast("Metadata", SimpleNamespace(is_current=False)), turn.probes)
+    current = Refusals(cast("Metadata", SimpleNamespace(is_current=True)), turn.probes)
+    assert stale.judge(Code.STREAM_ID_NOT_FOUND) == Code.TRANSIENT_NOT_ACCEPTED
+    assert current.judge(Code.STREAM_ID_NOT_FOUND) == Code.STREAM_ID_NOT_FOUND
+    assert stale.judge(Code.INVALID_COMMAND) == Code.INVALID_COMMAND
+
+
+def test_requests_are_read_on_until_something_is_full_and_again_after_a_pause() -> None:
+    turn = Turn(Clock(0))
+    backpressure = Backpressure(turn)
+
+    def told_at(now: int, *, is_full: bool) -> list[bool]:
+        turn.clock.now = now
+        turn.out.clear()
+        backpressure.regulate(is_full=is_full)
+        backpressure.check()
+        return [each.is_reading for each in turn.out if isinstance(each, ReadConnections)]
+
+    assert told_at(1, is_full=False) == []
+    assert told_at(2, is_full=True) == [False]
+    assert told_at(3, is_full=True) == []
+    assert told_at(4, is_full=False) == [True]
+    assert told_at(5, is_full=True) == [False]
+    assert told_at(1004, is_full=True) == []
+    assert told_at(1005, is_full=True) == [True]  # Nothing gets better: requests are told so.
+    assert told_at(1006, is_full=True) == []
+    assert told_at(2005, is_full=True) == [False]
+
+
+def test_a_poll_that_stores_no_later_offset_orders_nothing() -> None:
+    node = Whole()
+    _, anna = with_anna(node)
+    (replica,) = node.shard.data_plane.groups.values()
+    anna.ask(messages.POLL_MESSAGES, POLL)
+    node.tick(5)
+    ordered = replica.op
+    anna.ask(messages.POLL_MESSAGES, POLL)
+    node.tick(5)
+    assert replica.op == ordered
