@@ -92,7 +92,7 @@ class Storing:
         assert self.due <= self._clock.now + self._store_ticks, "what waits is stored in time"
         for group, local in self._partitions.items():
             is_stored = group in self.unstored or not self._may_store(local)
-            assert is_stored or not local.machine.waiting_bytes, "what waits will be stored"
+            assert is_stored or not local.machine.writer.waiting_bytes, "what waits will be stored"
         self.pieces.check()
 
     def _may_store(self, local: Local) -> bool:
