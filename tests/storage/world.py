@@ -45,8 +45,9 @@ Groups = dict[int, Group]
 class World:
     """One store, its disk, and what was staged, entry by entry."""
 
-    def __init__(self, config: StoreConfig, seed: int) -> None:
+    def __init__(self, config: StoreConfig, seed: int, numbers: tuple[int, ...] = GROUPS) -> None:
         self.config = config
+        self.numbers = numbers  # of the groups; the last one comes and goes
         self.prng = Prng(seed)
         self.disk = formatted(config)
         self.history: list[Groups] = [{}]  # the state after each entry
@@ -96,7 +97,7 @@ class World:
         return not self.flushed or self.flushed[-1][1] == len(self.history) - 1
 
     def checkpoint(self) -> None:
-        for number in GROUPS:
+        for number in self.numbers:
             if number not in self.groups:
                 self.store.capture_gone(number)
         made = [group.checkpoint() for group in self.groups.values()]
@@ -112,7 +113,7 @@ class World:
             self.flushed.append((sequence, len(self.history) - 1))
 
     def stage(self) -> None:
-        number = self.prng.choice(GROUPS)
+        number = self.prng.choice(self.numbers)
         group = self.groups.get(number)
         kind = self.prng.below(20)
         if group is None or kind < 14:
@@ -121,7 +122,7 @@ class World:
             self.stage_view(number)
         elif kind < 18 and group.op > group.commit:
             self.stage_truncate(number, self.prng.between(group.commit + 1, group.op))
-        elif kind == 18 and number == GROUPS[-1]:
+        elif kind == 18 and number == self.numbers[-1]:
             self.stage_gone(number)
         else:
             self.store.stage_ceiling(number, self.prng.u64())
