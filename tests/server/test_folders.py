@@ -1,5 +1,6 @@
 """The data folder: who may have it, and what is never touched."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -9,13 +10,17 @@ from headrace.server.folders import (
     FolderLockedError,
     FolderRefusedError,
     StrangeFolderError,
+    all_configs,
     check_layout,
     draw_cluster,
     format_folder,
     hold_folder,
     is_new,
     open_one,
+    read_layout,
+    refuse_to_run_many,
     store_folders,
+    write_layout,
 )
 from headrace.storage.config import StoreConfig
 
@@ -67,6 +72,50 @@ def test_a_format_that_was_broken_off_is_made_again(tmp_path: Path) -> None:
         check_layout(tmp_path, configs()[0])
 
 
+def test_a_folder_with_many_shards(tmp_path: Path) -> None:
+    """O2.5: each has a store of its own, and no node runs them yet."""
+    with hold_folder(tmp_path):
+        format_folder(tmp_path, configs(), shard_count=3)
+    layout = check_layout(tmp_path, configs()[0])
+    folders = store_folders(tmp_path, layout)
+    names = [path.relative_to(tmp_path).as_posix() for path in folders]
+    assert names == ["metadata", "shards/1/0", "shards/1/1", "shards/1/2"]
+    for path, config in zip(folders, all_configs(configs(), 3), strict=True):
+        open_one(path, config, lambda: None).disk.close()
+    with pytest.raises(FolderRefusedError, match="layout: the folder has 3 shards, not 1"):
+        refuse_to_run_many(tmp_path, layout)
+
+
+def test_a_format_that_was_broken_off_leaves_no_shard_too_many(tmp_path: Path) -> None:
+    with hold_folder(tmp_path):
+        format_folder(tmp_path, configs(), shard_count=3)
+        (tmp_path / "layout").unlink()
+        format_folder(tmp_path, configs(), shard_count=2)
+    assert sorted(path.name for path in (tmp_path / "shards" / "1").iterdir()) == ["0", "1"]
+
+
+def test_a_layout_record_that_does_not_fit_the_disk_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DK5: a short write is not taken for a whole one."""
+    format_folder(tmp_path, configs())
+    before = (tmp_path / "layout").read_bytes()
+    real, calls = os.pwritev, []
+
+    def write_some(fd: int, parts: list[memoryview], position: int) -> int:
+        calls.append(position)
+        if len(calls) > 1:
+            raise OSError(errno.ENOSPC, "full")
+        return real(fd, parts[:1], position)
+
+    monkeypatch.setattr(os, "pwritev", write_some)
+    record = read_layout(tmp_path)[0]
+    with pytest.raises(OSError, match="full"):
+        write_layout(tmp_path, record, sequence=2)
+    assert calls == [0, 4096]
+    assert (tmp_path / "layout").read_bytes() == before
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
@@ -99,7 +148,7 @@ def test_a_damaged_layout_record_is_refused_and_one_damaged_copy_is_not(tmp_path
 def test_a_store_that_is_gone_is_refused(tmp_path: Path) -> None:
     """DK14: a single node has no peer to restore it from."""
     format_folder(tmp_path, configs())
-    metadata, data = store_folders(tmp_path)
+    metadata, data = store_folders(tmp_path, read_layout(tmp_path)[0])
     open_one(metadata, configs()[0], lambda: None).disk.close()
     (data / "superblock").unlink()
     with pytest.raises(FolderRefusedError, match="restore the folder from a backup"):
@@ -119,8 +168,8 @@ def test_stores_of_two_nodes_with_one_cluster_name_are_told_apart(tmp_path: Path
     for folder in folders:
         with hold_folder(folder):
             format_folder(folder, configs(cluster=draw_cluster(named)))
-        numbers.append(check_layout(folder, configs()[0]))
+        numbers.append(check_layout(folder, configs()[0]).cluster)
     assert numbers[0] != numbers[1]
-    _, data = store_folders(folders[1])
+    _, data = store_folders(folders[1], read_layout(folders[1])[0])
     with pytest.raises(FolderRefusedError):
         open_one(data, configs(cluster=numbers[0])[1], lambda: None)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.server.folders import FolderRefusedError, format_folder, store_folders
+from headrace.server.folders import FolderRefusedError, format_folder, read_layout, store_folders
 from headrace.server.starts import check_starts, next_start
 from headrace.storage.moments import Moment
 from headrace.storage.store import Opened, StoreConfig
@@ -41,7 +41,7 @@ def test_a_store_that_is_older_is_refused() -> None:
 def test_every_start_has_a_higher_number(tmp_path: Path) -> None:
     made = config()
     format_folder(tmp_path, (made, made))
-    folders = store_folders(tmp_path)
+    folders = store_folders(tmp_path, read_layout(tmp_path)[0])
     assert next_start(folders) == 1
     path = folders[1] / "superblock"
     old = decode_superblock(choose_superblock(path.read_bytes()).payload)

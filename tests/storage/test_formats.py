@@ -4,6 +4,7 @@ import pytest
 
 from headrace.base.checksum import xxh3_64
 from headrace.base.limits import HEADER_BYTES
+from headrace.base.placement import SHARDS_MAX
 from headrace.ports.machine import Artifact
 from headrace.ports.recovered import GroupCheckpoint, ViewState
 from headrace.storage.checkpoint import (
@@ -149,6 +150,9 @@ def test_the_layout_record() -> None:
         decode_layout(choice.payload[:-1])
     with pytest.raises(CorruptError, match="0 shards"):
         decode_layout(bytes(len(choice.payload)))
+    many = choice.payload[:20] + (SHARDS_MAX + 1).to_bytes(4, "little") + choice.payload[24:]
+    with pytest.raises(CorruptError, match=f"{SHARDS_MAX + 1} shards"):
+        decode_layout(many)
     assert choose_superblock(b"".join(blocks)).payload == b""
 
 

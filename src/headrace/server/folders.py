@@ -5,6 +5,7 @@
 <data>/layout                          how many shards, which generation: four copies, written last
 <data>/metadata/                       the metadata group's store
 <data>/shards/<generation>/<shard>/    a shard's store
+<data>/shards/<generation>.tmp/        not complete, or not needed any more (`generations`)
 <data>/partitions/                     segments
 <data>/quarantine/                     what a start could not account for; nothing reads it
 <data>/clock                           the time by the monotonic clock of this boot (`clock_mark`)
@@ -19,14 +20,18 @@ Flow: recover.
 import fcntl
 import os
 import secrets
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import msgspec
 
 from headrace.ports.recovered import Finding
 from headrace.runtime.files.disk import FileDisk, FolderInUseError
 from headrace.runtime.files.folders import FOLDER_MODE, sync_folder
 from headrace.runtime.files.quarantine import QUARANTINE_NAME
+from headrace.runtime.files.whole import read_file, write_parts
 from headrace.server.clock_mark import CLOCK_NAME
 from headrace.storage.config import LAYOUT_NAME
 from headrace.storage.layout import LayoutRecord, choose_layout, decode_layout, encode_layout
@@ -39,10 +44,10 @@ SHARDS_NAME = "shards"
 PARTITIONS_NAME = "partitions"
 FIRST_GENERATION = 1
 
-_LAYOUT_TEMPORARY = f"{LAYOUT_NAME}.tmp"  # what an interrupted format leaves
+LAYOUT_TEMPORARY = f"{LAYOUT_NAME}.tmp"  # what an interrupted write of the record leaves
 _KNOWN = (
     LOCK_NAME,
-    _LAYOUT_TEMPORARY,
+    LAYOUT_TEMPORARY,
     METADATA_NAME,
     SHARDS_NAME,
     PARTITIONS_NAME,
@@ -125,42 +130,69 @@ def is_new(folder: Path) -> bool:
 
 def _find_trace(folder: Path) -> Path | None:
     """Return a file that exists only after the layout record is durable, if there is one."""
-    for store in store_folders(folder):
-        found = [path for name in ("journal.*", "checkpoint.*") for path in store.glob(name)]
-        if found:
-            return min(found)
+    for store in (METADATA_NAME, f"{SHARDS_NAME}/*/*"):
+        for name in ("checkpoint.*", "journal.*"):
+            found = min(folder.glob(f"{store}/{name}"), default=None)
+            if found is not None:
+                return found
     return min((folder / PARTITIONS_NAME).glob("*"), default=None)
 
 
-def store_folders(folder: Path) -> tuple[Path, Path]:
-    """Return the folders of the two stores of a node with one shard."""
-    return folder / METADATA_NAME, folder / SHARDS_NAME / str(FIRST_GENERATION) / "0"
+def store_folders(folder: Path, layout: LayoutRecord) -> tuple[Path, ...]:
+    """Return the folders of a node's stores: the metadata's, then one for each shard."""
+    generation = generation_folder(folder, layout.generation)
+    shards = [generation / str(shard) for shard in range(layout.shard_count)]
+    return (folder / METADATA_NAME, *shards)
 
 
-def format_folder(folder: Path, configs: tuple[StoreConfig, StoreConfig]) -> None:
+def generation_folder(folder: Path, generation: int) -> Path:
+    """Return the folder of one generation of the shards."""
+    return folder / SHARDS_NAME / str(generation)
+
+
+def all_configs(
+    configs: tuple[StoreConfig, StoreConfig], shard_count: int
+) -> tuple[StoreConfig, ...]:
+    """Return the configurations of a node's stores, from those of the metadata and shard 0."""
+    metadata, first = configs
+    numbers = range(first.journal, first.journal + shard_count)
+    return (metadata, *(msgspec.structs.replace(first, journal=number) for number in numbers))
+
+
+def format_folder(
+    folder: Path, configs: tuple[StoreConfig, StoreConfig], *, shard_count: int = 1
+) -> None:
     """Create the stores of a new node; the layout record is written last and completes it."""
-    for path, config in zip(store_folders(folder), configs, strict=True):
-        with FileDisk(path, lambda: None) as disk:
-            disk.write_files(format_store(config, 0))
-    partitions = folder / PARTITIONS_NAME
-    partitions.mkdir(mode=FOLDER_MODE, exist_ok=True)
     config = configs[0]
     record = LayoutRecord(
         cluster=config.cluster,
         replica=config.replica,
         replica_count=config.replica_count,
-        shard_count=1,
+        shard_count=shard_count,
         generation=FIRST_GENERATION,
     )
-    _write_layout(folder, b"".join(encode_layout(record, sequence=1)))
+    stores = store_folders(folder, record)
+    for stray in generation_folder(folder, FIRST_GENERATION).glob("*"):
+        if stray not in stores:  # Of an interrupted format with more shards.
+            shutil.rmtree(stray)
+    for path, config in zip(stores, all_configs(configs, shard_count), strict=True):
+        with FileDisk(path, lambda: None) as disk:
+            disk.write_files(format_store(config, 0))
+    partitions = folder / PARTITIONS_NAME
+    partitions.mkdir(mode=FOLDER_MODE, exist_ok=True)
+    write_layout(folder, record, sequence=1)
 
 
-def _write_layout(folder: Path, data: bytes) -> None:
-    """Write the record: a temporary file, synced, renamed, and the folder synced."""
-    temporary = folder / _LAYOUT_TEMPORARY
+def write_layout(folder: Path, record: LayoutRecord, *, sequence: int) -> None:
+    """Write the record: a temporary file, synced, renamed, and the folder synced.
+
+    Raises:
+        OSError: It is not known to be durable. The folder has the old record, or the new one.
+    """
+    temporary = folder / LAYOUT_TEMPORARY
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _FILE_MODE)
     try:
-        os.write(fd, data)
+        write_parts(fd, encode_layout(record, sequence=sequence), 0)
         os.fsync(fd)
     finally:
         os.close(fd)
@@ -183,28 +215,25 @@ def read_shard_count(folder: Path) -> int | None:
     A folder that was never used has none; what is wrong with another one, its opening reports.
     """
     try:
-        return decode_layout(choose_layout((folder / LAYOUT_NAME).read_bytes()).payload).shard_count
-    except (OSError, CorruptError):
+        return read_layout(folder)[0].shard_count
+    except (OSError, FolderRefusedError):
         return None
 
 
-def check_layout(folder: Path, config: StoreConfig) -> int:
-    """Compare the layout record with the configuration; return the cluster number in it.
+def check_layout(folder: Path, config: StoreConfig) -> LayoutRecord:
+    """Compare the layout record with the configuration; return it, durable.
+
+    A killed process may have left a record that was never synced: without it, a later power failure
+    would bring back the one before, and with it stores that were replaced.
 
     Raises:
         FolderRefusedError: They differ, or the record is damaged.
+        OSError: The record cannot be read or synced.
     """
     path = folder / LAYOUT_NAME
-    choice = choose_layout(path.read_bytes())
-    if not choice.payload:
-        raise FolderRefusedError(
-            f"{path}: fewer than two of the four copies of the layout record agree; restore the"
-            " file from a copy of this folder"
-        )
-    try:
-        record = decode_layout(choice.payload)
-    except CorruptError as error:
-        raise FolderRefusedError(f"{path}: {error}") from None
+    _sync_file(path)
+    sync_folder(folder)
+    record = read_layout(folder)[0]
     if record.cluster >> _NODE_BITS != config.cluster >> _NODE_BITS:
         raise FolderRefusedError(
             f"{path}: the folder belongs to another cluster: check cluster.name"
@@ -214,9 +243,47 @@ def check_layout(folder: Path, config: StoreConfig) -> int:
             f"{path}: the folder is replica {record.replica} of {record.replica_count}, not"
             f" {config.replica} of {config.replica_count}"
         )
-    if record.shard_count != 1:
-        raise FolderRefusedError(f"{path}: the folder has {record.shard_count} shards, not 1")
-    return record.cluster
+    return record
+
+
+def read_layout(folder: Path) -> tuple[LayoutRecord, int]:
+    """Return the layout record, and the highest sequence of its copies.
+
+    Raises:
+        FolderRefusedError: It is damaged.
+        OSError: It cannot be read.
+    """
+    path = folder / LAYOUT_NAME
+    choice = choose_layout(read_file(path))
+    if not choice.payload:
+        raise FolderRefusedError(
+            f"{path}: fewer than two of the four copies of the layout record agree; restore the"
+            " file from a copy of this folder"
+        )
+    try:
+        return decode_layout(choice.payload), choice.sequence_max
+    except CorruptError as error:
+        raise FolderRefusedError(f"{path}: {error}") from None
+
+
+def _sync_file(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def refuse_to_run_many(folder: Path, layout: LayoutRecord) -> None:
+    """Refuse to run more than one shard: the one place that knows that nothing runs them yet.
+
+    Raises:
+        FolderRefusedError: The folder has more than one shard.
+    """
+    if layout.shard_count != 1:
+        raise FolderRefusedError(
+            f"{folder / LAYOUT_NAME}: the folder has {layout.shard_count} shards, not 1"
+        )
 
 
 class OpenedStore:

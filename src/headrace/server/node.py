@@ -51,13 +51,16 @@ from headrace.server.config.sections import SETTINGS, ServerConfig
 from headrace.server.folders import (
     PARTITIONS_NAME,
     OpenedStore,
+    all_configs,
     check_layout,
     draw_cluster,
     format_folder,
     is_new,
     open_one,
+    refuse_to_run_many,
     store_folders,
 )
+from headrace.server.generations import remove_leftovers
 from headrace.server.settings import (
     cluster_metadata,
     hash_parameters,
@@ -68,6 +71,7 @@ from headrace.server.settings import (
 from headrace.server.starts import check_starts, next_start
 from headrace.shard.config import DATA_STORE, METADATA_STORE
 from headrace.shard.shard import Shard
+from headrace.storage.layout import LayoutRecord
 from headrace.transports.tcp import TcpListener
 from headrace.wire.numbers import SnapshotType
 from headrace.wire.replica.handshake import cluster_id
@@ -171,17 +175,21 @@ class Node:
             own = draw_cluster(named)
             format_folder(folder, store_configs(self._config, own, boot_identity))
         asked = store_configs(self._config, named, boot_identity)
-        self._cluster = check_layout(folder, asked[0])
-        start = next_start(store_folders(folder))
+        layout = check_layout(folder, asked[0])
+        refuse_to_run_many(folder, layout)
+        self._cluster = layout.cluster
+        paths = store_folders(folder, layout)
+        start = next_start(paths)
         stores = {}
         configs = store_configs(self._config, self._cluster, boot_identity)
-        for path, config in zip(store_folders(folder), configs, strict=True):
+        for path, config in zip(paths, all_configs(configs, layout.shard_count), strict=True):
             numbered = msgspec.structs.replace(config, start=start)
             stores[path] = open_one(
                 path, numbered, self._wake, is_preallocating=self._config.journal.preallocate
             )
             self._stack.callback(stores[path].disk.close)
         check_starts({path: store.opened for path, store in stores.items()})
+        _remove_leftovers(folder, layout)
         for path, store in stores.items():
             _tell_opened(path, store)
         return list(stores.values())
@@ -379,6 +387,15 @@ def _has_ops(group: RecoveredGroup) -> bool:
 
 def _drop_frame(_: SendFrame) -> None:
     raise AssertionError("a node of a cluster of one has nobody to send frames to")
+
+
+def _remove_leftovers(folder: Path, layout: LayoutRecord) -> None:
+    """Remove what an interrupted change of the shard count left; the stores are known by now."""
+    try:
+        for path in remove_leftovers(folder, layout):
+            _log.warning("%s: removed, the layout record does not name it", path)
+    except OSError as error:
+        _log.warning("what the layout record does not name cannot be removed: %s", error)
 
 
 def _tell_opened(path: Path, store: OpenedStore) -> None:

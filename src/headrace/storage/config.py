@@ -8,6 +8,7 @@ from headrace.base.checksum import xxh3_64
 from headrace.base.limits import REPLICAS_MAX
 
 FILE_ALIGNMENT = 4096
+JOURNAL_PREFIX = "journal."
 FILES_MIN = 4  # the head, one that admission may fill, and the two that are kept free
 
 _IDENTITY = struct.Struct("<16sBBHI16s")
@@ -107,7 +108,7 @@ def file_bytes_of(config: StoreConfig) -> int:
 def journal_name(file: int) -> str:
     """Return the name of a journal file."""
     assert file >= 0, "files are numbered from 0"
-    return f"journal.{file}"
+    return f"{JOURNAL_PREFIX}{file}"
 
 
 def checkpoint_name(number: int) -> str:

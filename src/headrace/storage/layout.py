@@ -7,6 +7,7 @@ import struct
 
 import msgspec
 
+from headrace.base.placement import SHARDS_MAX
 from headrace.storage.copies import Choice, choose_copy, encode_copies
 from headrace.wire.codec import Data
 from headrace.wire.errors import CorruptError
@@ -29,7 +30,7 @@ class LayoutRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 def encode_layout(record: LayoutRecord, *, sequence: int) -> tuple[bytes, ...]:
     """Return the four blocks; write and sync them one at a time."""
-    assert record.shard_count > 0, "a node without shards holds nothing"
+    assert 0 < record.shard_count <= SHARDS_MAX, "a node without shards holds nothing"
     assert 0 <= record.replica < record.replica_count, "replicas are numbered from 0"
     payload = _FIELDS.pack(
         record.cluster.to_bytes(16, "little"),
@@ -56,7 +57,7 @@ def decode_layout(payload: Data) -> LayoutRecord:
     if len(payload) != _FIELDS.size:
         raise CorruptError(f"layout record of {len(payload)} bytes, {_FIELDS.size} wanted")
     cluster, replica, replica_count, reserved, shards, generation = _FIELDS.unpack(payload)
-    if shards == 0 or reserved:
+    if not 0 < shards <= SHARDS_MAX or reserved:
         raise CorruptError(f"layout record of {shards} shards")
     return LayoutRecord(
         cluster=int.from_bytes(cluster, "little"),

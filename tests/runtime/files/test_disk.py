@@ -504,6 +504,16 @@ def test_formatting_removes_the_old_and_writes_the_marker_last(
     assert bench.disk.read_files() == {"marker": b"m", "superblock": b"s"}
 
 
+@pytest.mark.parametrize("is_preallocating", [True, False])
+def test_journal_files_get_their_length(tmp_path: Path, *, is_preallocating: bool) -> None:
+    with FileDisk(tmp_path, lambda: None, is_preallocating=is_preallocating) as disk:
+        disk.write_files({"journal.0": b"abc", "marker": b"m"}, journal_bytes=FILE_BYTES)
+        found = disk.read_files()
+    assert found == {"journal.0": b"abc".ljust(FILE_BYTES, b"\0"), "marker": b"m"}
+    is_sparse = (tmp_path / "journal.0").stat().st_blocks * 512 < FILE_BYTES
+    assert is_sparse != is_preallocating
+
+
 def test_cuts_are_kept(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     cuts = [Cut("journal.0", 128, b"torn"), Cut("journal.1", 0, b"more")]
     assert bench.disk.keep_cuts(cuts) == ["quarantine.1", "quarantine.2"]

@@ -15,6 +15,7 @@ from headrace.runtime.files.quarantine import Quarantine
 from headrace.server.doctor.examine import DoctorError, examine
 from headrace.server.doctor.report import FileReport, Lost, Report, Verdict
 from headrace.server.folders import format_folder, hold_folder
+from headrace.server.generations import change_shard_count
 from headrace.storage.config import StoreConfig, journal_key
 from headrace.storage.records import Head
 from headrace.storage.scan import scan_journal
@@ -26,9 +27,16 @@ METADATA = "metadata"
 STORE = "shards/1/0"
 
 
-def make_new(folder: Path) -> Path:
+def make_new(folder: Path, shard_count: int = 1) -> Path:
     """Give the folder of a node that was formatted and never opened."""
-    configs = [
+    configs = make_configs()
+    with hold_folder(folder):
+        format_folder(folder, configs, shard_count=shard_count)
+    return folder
+
+
+def make_configs() -> tuple[StoreConfig, StoreConfig]:
+    metadata, data = [
         StoreConfig(
             cluster=1,
             replica=0,
@@ -41,9 +49,7 @@ def make_new(folder: Path) -> Path:
         )
         for journal in (0, 1)
     ]
-    with hold_folder(folder):
-        format_folder(folder, (configs[0], configs[1]))
-    return folder
+    return metadata, data
 
 
 def of(report: Report, path: str) -> FileReport:
@@ -73,6 +79,74 @@ def test_a_new_folder_is_fine(tmp_path: Path) -> None:
     assert not report.is_damaged
     assert "free" in of(report, ".").text
     assert f"{tmp_path}: {len(report.files)} files: {len(report.files)} fine" == report.summary
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_new_folder_with_many_shards_is_fine(tmp_path: Path, count: int) -> None:
+    report = examine(make_new(tmp_path, count))
+    assert bad(report) == {}
+    assert of(report, "layout").text == f"shards: {count}, generation 1"
+    for shard in range(count):
+        assert of(report, f"shards/1/{shard}/superblock").what == "superblock"
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_each_of_many_shards_is_judged(tmp_path: Path, count: int) -> None:
+    last = f"shards/1/{count - 1}"
+    make_new(tmp_path, count)
+    (tmp_path / last / "superblock").write_bytes(b"")
+    shutil.rmtree(tmp_path / "shards" / "1" / "0")
+    assert bad(examine(tmp_path)) == {
+        f"{last}/superblock": Verdict.DAMAGED,
+        "shards/1/0": Verdict.DAMAGED,
+    }
+
+
+@pytest.mark.parametrize("is_missing", [True, False])
+def test_shards_are_found_without_the_layout(tmp_path: Path, *, is_missing: bool) -> None:
+    make_new(tmp_path)
+    with hold_folder(tmp_path):
+        change_shard_count(tmp_path, make_configs(), 3)
+    (tmp_path / "shards/2/1/checkpoint.1").write_bytes(b"")
+    (tmp_path / "shards/2/1/checkpoint.1").chmod(0o600)
+    if is_missing:
+        (tmp_path / "layout").unlink()
+    else:
+        (tmp_path / "layout").write_bytes(bytes(4 * 4096))
+    assert bad(examine(tmp_path)) == {
+        "layout": Verdict.DAMAGED,
+        "shards/2/1/checkpoint.1": Verdict.REPAIRED,
+    }
+
+
+def test_what_an_interrupted_change_left(tmp_path: Path) -> None:
+    """O2.5: the layout record names generation 2."""
+    make_new(tmp_path)
+    old = tmp_path / "old"
+    shutil.copytree(tmp_path / "shards" / "1", old)
+    with hold_folder(tmp_path):
+        change_shard_count(tmp_path, make_configs(), 2)
+    for name in ("1", "3", "4.tmp"):
+        shutil.copytree(old, tmp_path / "shards" / name)
+    shutil.rmtree(old)
+    (tmp_path / "layout.tmp").write_bytes(b"")
+    (tmp_path / "layout.tmp").chmod(0o600)
+    before = image(tmp_path)
+    report = examine(tmp_path)
+    assert image(tmp_path) == before
+    found = [each for each in report.files if each.what == "left-over"]
+    assert len(found) == 3 * 3 + 1
+    assert {each.verdict for each in found} == {Verdict.REPAIRED}
+    assert not report.is_damaged
+    # One that a node has used: the layout record is from an older copy.
+    path = tmp_path / "shards" / "3" / "0" / "superblock"
+    superblock = decode_superblock(choose_superblock(path.read_bytes()).payload)
+    path.write_bytes(encode_superblock_file(superblock, sequence=2))
+    report = examine(tmp_path)
+    assert {each for each, verdict in bad(report).items() if verdict == Verdict.DAMAGED} == {
+        f"shards/3/0/{name}" for name in ("lock", "marker", "superblock")
+    }
+    assert "layout is from an older copy" in of(report, "shards/3/0/marker").text
 
 
 def test_an_empty_folder_has_nothing(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ from headrace.ports.disk import (
 )
 from headrace.runtime.files.folders import FOLDER_MODE, make_folder
 from headrace.runtime.files.whole import PARTS_MAX, read_readable, write_parts
-from headrace.storage.config import MARKER_NAME, journal_name
+from headrace.storage.config import JOURNAL_PREFIX, MARKER_NAME, journal_name
 from headrace.storage.store import Cut
 
 LOCK_NAME = "lock"
@@ -66,6 +66,11 @@ class DiskFailedError(Exception):
 
 class FolderInUseError(Exception):
     """Another process has the folder open."""
+
+
+def evidence_of(cut: Cut) -> bytes:
+    """Return the contents of the file that keeps a cut; its first line says where it was."""
+    return f"{cut.file} {cut.position} {len(cut.data)}\n".encode() + cut.data
 
 
 class FileDisk:
@@ -292,10 +297,7 @@ class FileDisk:
         fd = self._open_journal(effect.file, os.O_RDWR | os.O_CREAT)
         size_before = os.fstat(fd).st_size
         try:
-            if self._is_preallocating:
-                os.posix_fallocate(fd, 0, effect.size)
-            elif size_before < effect.size:
-                os.ftruncate(fd, effect.size)
+            self._lengthen(fd, effect.size)
         except OSError as error:
             if error.errno not in _NO_SPACE:
                 raise
@@ -304,6 +306,13 @@ class FileDisk:
         os.fsync(fd)
         os.fsync(self._folder_fd)
         return JournalAllocated(effect.file, is_done=True)
+
+    def _lengthen(self, fd: int, size: int) -> None:
+        """Give a file its length, and its space if that is taken in advance."""
+        if self._is_preallocating:
+            os.posix_fallocate(fd, 0, size)
+        elif os.fstat(fd).st_size < size:
+            os.ftruncate(fd, size)
 
     def _read_journal(self, effect: ReadJournal) -> JournalRead:
         try:
@@ -357,8 +366,14 @@ class FileDisk:
             self._raise_failure()
         return {name: self._read(name) for name in names}
 
-    def write_files(self, files: Mapping[str, bytes]) -> None:
-        """Replace the store's files: remove the old ones first, write the marker last."""
+    def write_files(self, files: Mapping[str, bytes], *, journal_bytes: int = 0) -> None:
+        """Replace the store's files: remove the old ones first, write the marker last.
+
+        Journal files become as long as `journal_bytes`.
+
+        Raises:
+            OSError: A file could not be written; the marker is missing.
+        """
         assert MARKER_NAME in files
         assert not self._journals, "nothing was submitted yet"
         self._remove(MARKER_NAME)
@@ -367,7 +382,8 @@ class FileDisk:
             if not name.startswith(QUARANTINE_PREFIX):
                 self._remove(name)
         for name in sorted(files, key=lambda name: (name == MARKER_NAME, name)):
-            self._write_temporary(name, files[name])
+            is_journal = name.startswith(JOURNAL_PREFIX)
+            self._write_temporary(name, files[name], journal_bytes if is_journal else 0)
             self._rename_temporary(name)
 
     def keep_cuts(self, cuts: Iterable[Cut]) -> list[str]:
@@ -382,8 +398,7 @@ class FileDisk:
         for cut in cuts:
             number += 1
             name = f"{QUARANTINE_PREFIX}{number}"
-            line = f"{cut.file} {cut.position} {len(cut.data)}\n"
-            event = self._replace_file(ReplaceFile(0, name, line.encode() + cut.data))
+            event = self._replace_file(ReplaceFile(0, name, evidence_of(cut)))
             if event.is_done:
                 names.append(name)
         return names
@@ -423,10 +438,12 @@ class FileDisk:
         with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=self._folder_fd)
 
-    def _write_temporary(self, name: str, data: bytes) -> None:
+    def _write_temporary(self, name: str, data: bytes, length_min: int = 0) -> None:
         fd = self._open(name + TEMPORARY_SUFFIX, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
             write_parts(fd, (data,), 0)
+            if len(data) < length_min:
+                self._lengthen(fd, length_min)
             os.fsync(fd)
         finally:
             os.close(fd)

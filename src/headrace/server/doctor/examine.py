@@ -1,7 +1,7 @@
 """Checks the data folder of a node that does not run, and changes nothing in it.
 
 ```
-lock -> layout -> metadata store -> shard's store -> segments and indexes -> everything else
+lock -> layout -> metadata store -> stores of shards -> segments and indexes -> everything else
 ```
 
 Every file gets a verdict (`report`). The stores are judged by recovery itself (`stores`), the
@@ -14,7 +14,7 @@ Flow: recover.
 import fcntl
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from headrace.runtime.files.quarantine import QUARANTINE_NAME, REASON_NAME
 from headrace.runtime.files.whole import read_file
 from headrace.runtime.host import boot_identity
 from headrace.server.clock_mark import CLOCK_NAME
-from headrace.server.doctor.layout import examine_layout
+from headrace.server.doctor.layout import examine_layout, examine_leftovers
 from headrace.server.doctor.partitions import (
     Strays,
     examine_partition,
@@ -102,51 +102,50 @@ def _examine_files(folder: Path, tell: Tell) -> dict[str, FileReport]:
     reports = {} if layout_report is None else {layout_report.path: layout_report}
     strays = None
     if layout is not None:
-        metadata, data = _examine_stores(folder, layout, tell)
+        exams = _examine_stores(folder, layout, tell)
+        metadata, *shards = exams.values()
         names = read_metadata(metadata.groups)
-        found = [*metadata.files, *data.files]
-        found += _examine_moments(folder, metadata, data)
-        judged, broken = judge_partitions(folder / PARTITIONS_NAME, data, names)
+        found = [each for exam in exams.values() for each in exam.files]
+        found += _examine_moments(exams)
+        judged, broken = judge_partitions(folder / PARTITIONS_NAME, shards, names)
         found += broken
-        for group in data.groups or ():
-            tell(names.of(group.state.group))
-            found += examine_partition(
-                folder / PARTITIONS_NAME,
-                group,
-                names,
-                judged,
-                is_journal_broken=data.is_journal_broken,
-            )
+        for shard in shards:
+            for group in shard.groups or ():
+                tell(names.of(group.state.group))
+                found += examine_partition(
+                    folder / PARTITIONS_NAME,
+                    group,
+                    names,
+                    judged,
+                    is_journal_broken=shard.is_journal_broken,
+                )
+        found += examine_leftovers(folder, layout)
         reports |= {each.path: each for each in found}
-        strays = Strays(data.groups, names, judged)
+        strays = Strays(shards, names, judged)
     for path in _walk(folder):
         if path not in reports:
             reports[path] = _examine_other(folder, path, strays)
     return reports
 
 
-def _examine_stores(folder: Path, layout: LayoutRecord, tell: Tell) -> tuple[StoreExam, StoreExam]:
-    exams = []
-    for journal, path in enumerate(store_folders(folder)):
+def _examine_stores(folder: Path, layout: LayoutRecord, tell: Tell) -> dict[str, StoreExam]:
+    """Judge the store of the metadata, then those of the shards, by their paths."""
+    exams = {}
+    for journal, path in enumerate(store_folders(folder, layout)):
         name = path.relative_to(folder).as_posix()
         tell(name)
         if path.is_dir():
-            exams.append(examine_store(path, name, _store_config(layout, journal)))
+            exams[name] = examine_store(path, name, _store_config(layout, journal))
             continue
         text = "the folder is missing; restore it from a copy of this folder"
         missing = FileReport(path=name, what="store", verdict=Verdict.DAMAGED, text=text)
-        exams.append(StoreExam([missing], None))
-    return exams[0], exams[1]
+        exams[name] = StoreExam([missing], None)
+    return exams
 
 
-def _examine_moments(folder: Path, *exams: StoreExam) -> list[FileReport]:
+def _examine_moments(exams: Mapping[str, StoreExam]) -> list[FileReport]:
     """Judge whether the stores are of one moment; the verdict is for the files of the older one."""
-    names = [path.relative_to(folder).as_posix() for path in store_folders(folder)]
-    moments = {
-        name: exam.moment
-        for name, exam in zip(names, exams, strict=True)
-        if exam.moment is not None
-    }
+    moments = {name: exam.moment for name, exam in exams.items() if exam.moment is not None}
     older = find_older(moments) if moments else None
     if older is None:
         return []

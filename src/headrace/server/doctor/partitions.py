@@ -1,12 +1,13 @@
 """Judges everything below `partitions`: what a checkpoint names, and what none does."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
 from headrace.base.ids import GroupId, unpack_namespace
+from headrace.base.placement import owner_of
 from headrace.metadata.machine import MetadataMachine
 from headrace.metadata.target import PartitionTarget
 from headrace.ports.recovered import RecoveredGroup
@@ -76,29 +77,38 @@ def read_metadata(groups: tuple[RecoveredGroup, ...] | None) -> Known:
     )
 
 
-def judge_partitions(root: Path, exam: StoreExam, known: Known) -> tuple[Judged, list[FileReport]]:
+def judge_partitions(
+    root: Path, exams: Sequence[StoreExam], known: Known
+) -> tuple[Judged, list[FileReport]]:
     """Return the decision of a start for every segment file, and what it could not apply.
 
-    Without all of the metadata and the journal a start refuses: nothing is judged then.
+    `exams` are those of the shards. Without all of the metadata and of the journals a start
+    refuses: nothing is judged then.
     """
     judged: Judged = {}
     broken: list[FileReport] = []
-    if exam.groups is None or exam.is_journal_broken or known.revision is None:
+    is_broken = any(exam.groups is None or exam.is_journal_broken for exam in exams)
+    if is_broken or known.revision is None:
         return judged, broken
-    groups = {group.state.group: group for group in exam.groups}
+    groups = {group.state.group: group for exam in exams for group in exam.groups or ()}
     with opened_tree(root) as tree:
         for namespace, target in known.partitions.items() if tree is not None else ():
             assert tree is not None
             group = groups.get(namespace)
             if group is not None and origin_of(group) not in (None, target.created_revision):
                 group = None  # The past of an earlier partition of that number.
-            lost_until = _lost_until(exam, group, target)
+            lost_until = _lost_until(_owner(exams, namespace), group, target)
             try:
                 judged |= judge_start(tree, group, target, lost_until)
             except CorruptError as error:
                 text = f"checkpoint and journal of this partition do not hang together: {error}"
                 broken.append(_state_report(known.of(namespace), text))
     return judged, broken
+
+
+def _owner(exams: Sequence[StoreExam], namespace: int) -> StoreExam:
+    """Return the exam of the shard that owns a partition."""
+    return exams[owner_of(GroupId(namespace), len(exams))]
 
 
 def _lost_until(exam: StoreExam, group: RecoveredGroup | None, target: PartitionTarget) -> int:
@@ -149,14 +159,13 @@ def _is_deleted(group: RecoveredGroup, names: Known) -> bool:
 
 
 class Strays:
-    """Judges files that no checkpoint names; without groups they cannot be judged."""
+    """Judges files that no checkpoint names; without groups of their shard they cannot be."""
 
-    def __init__(
-        self, groups: tuple[RecoveredGroup, ...] | None, names: Known, judged: Judged
-    ) -> None:
+    def __init__(self, exams: Sequence[StoreExam], names: Known, judged: Judged) -> None:
+        self._exams = exams  # of the shards
         self._names = names
         self._judged = judged
-        self._held = None if groups is None else [group.state.group for group in groups]
+        self._held = {group.state.group: None for exam in exams for group in exam.groups or ()}
 
     def examine(self, root: Path, path: str) -> FileReport | None:
         """Judge one file, by its path from the root; none if the name is not one of ours."""
@@ -178,7 +187,8 @@ class Strays:
 
     def _judge(self, path: Path, file: SegmentFile) -> tuple[Verdict, str]:
         known = self._names
-        if self._held is None or known.revision is None:
+        is_known = _owner(self._exams, file.namespace).groups is not None
+        if not is_known or known.revision is None:
             return Verdict.NOTICE, _NOT_JUDGED
         if not known.is_here(file):
             if file.created_revision <= known.revision:
