@@ -153,7 +153,7 @@ def test_a_node_serves_the_same_messages_after_its_shards_were_many(
     report = examine(node.data)
     assert not report.is_damaged
     assert segments_of(report) == before, "the doctor finds each partition in its shard"
-    assert f"the folder has {count} shards, not 1" in node.refusal()
+    assert f"{count} shards, and this release runs one shard" in node.refusal()
     assert not examine(node.data).is_damaged
     change(node.data, 1)
     for _ in range(2):

@@ -12,13 +12,13 @@ from headrace.server.folders import (
     StrangeFolderError,
     all_configs,
     check_layout,
+    check_shard_count,
     draw_cluster,
     format_folder,
     hold_folder,
     is_new,
     open_one,
     read_layout,
-    refuse_to_run_many,
     store_folders,
     write_layout,
 )
@@ -73,7 +73,7 @@ def test_a_format_that_was_broken_off_is_made_again(tmp_path: Path) -> None:
 
 
 def test_a_folder_with_many_shards(tmp_path: Path) -> None:
-    """O2.5: each has a store of its own, and no node runs them yet."""
+    """O2.5: each has a store of its own, and a node with another number refuses."""
     with hold_folder(tmp_path):
         format_folder(tmp_path, configs(), shard_count=3)
     layout = check_layout(tmp_path, configs()[0])
@@ -83,7 +83,8 @@ def test_a_folder_with_many_shards(tmp_path: Path) -> None:
     for path, config in zip(folders, all_configs(configs(), 3), strict=True):
         open_one(path, config, lambda: None).disk.close()
     with pytest.raises(FolderRefusedError, match="layout: the folder has 3 shards, not 1"):
-        refuse_to_run_many(tmp_path, layout)
+        check_shard_count(tmp_path, layout, 1)
+    check_shard_count(tmp_path, layout, 3)
 
 
 def test_a_format_that_was_broken_off_leaves_no_shard_too_many(tmp_path: Path) -> None:

@@ -84,6 +84,7 @@ def wanted(original: Path) -> Found:
 
 @pytest.mark.parametrize(("old", "new"), CHANGES)
 def test_every_group_is_found_again(tmp_path: Path, old: int, new: int) -> None:
+    """SH-4: nothing but the stores of the shards is written."""
     folder = tmp_path / "data"
     fill_folder(folder, old)
     before = start_node(copy_folder(folder, tmp_path / "copy"))

@@ -8,7 +8,7 @@ from headrace.server import shard_count
 from headrace.server.allocation import Allocation, AllocationError, ShardPlace
 from headrace.server.config.load import load_config
 from headrace.server.config.sections import ServerConfig
-from headrace.server.folders import read_shard_count
+from headrace.server.folders import FolderRefusedError, read_layout, read_shard_count
 from headrace.server.shard_count import settle_shards
 from headrace.storage.config import LAYOUT_NAME
 from headrace.storage.layout import LayoutRecord, encode_layout
@@ -78,5 +78,7 @@ def test_more_shards_than_cpus_may_be_asked_for_without_pinning() -> None:
 
 
 def test_a_count_that_no_node_has_written(tmp_path: Path) -> None:
-    """SH-8."""
-    assert "too many shards: 65535," in refusal(config(), with_shards(tmp_path, 65_535))
+    """SH-8: the record is damaged, which the opening reports."""
+    assert read_shard_count(with_shards(tmp_path, 65_535)) is None
+    with pytest.raises(FolderRefusedError, match="layout record of 65535 shards"):
+        read_layout(tmp_path)

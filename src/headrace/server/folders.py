@@ -274,15 +274,15 @@ def _sync_file(path: Path) -> None:
         os.close(fd)
 
 
-def refuse_to_run_many(folder: Path, layout: LayoutRecord) -> None:
-    """Refuse to run more than one shard: the one place that knows that nothing runs them yet.
+def check_shard_count(folder: Path, layout: LayoutRecord, shard_count: int) -> None:
+    """Compare the number of shards of a folder with that of the node that opens it.
 
     Raises:
-        FolderRefusedError: The folder has more than one shard.
+        FolderRefusedError: They differ.
     """
-    if layout.shard_count != 1:
+    if layout.shard_count != shard_count:
         raise FolderRefusedError(
-            f"{folder / LAYOUT_NAME}: the folder has {layout.shard_count} shards, not 1"
+            f"{folder / LAYOUT_NAME}: the folder has {layout.shard_count} shards, not {shard_count}"
         )
 
 

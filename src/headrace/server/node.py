@@ -53,11 +53,11 @@ from headrace.server.folders import (
     OpenedStore,
     all_configs,
     check_layout,
+    check_shard_count,
     draw_cluster,
     format_folder,
     is_new,
     open_one,
-    refuse_to_run_many,
     store_folders,
 )
 from headrace.server.generations import remove_leftovers
@@ -76,6 +76,7 @@ from headrace.transports.tcp import TcpListener
 from headrace.wire.numbers import SnapshotType
 from headrace.wire.replica.handshake import cluster_id
 
+_SHARD_COUNT = 1  # ONE SHARD: this process runs one, and no other process runs the rest.
 _SAMPLE_SECONDS = 1.0
 _NOTICES = ("held", "released")  # findings that are no fault
 _READY_SECONDS = 0.002
@@ -176,7 +177,7 @@ class Node:
             format_folder(folder, store_configs(self._config, own, boot_identity))
         asked = store_configs(self._config, named, boot_identity)
         layout = check_layout(folder, asked[0])
-        refuse_to_run_many(folder, layout)
+        check_shard_count(folder, layout, _SHARD_COUNT)
         self._cluster = layout.cluster
         paths = store_folders(folder, layout)
         start = next_start(paths)
