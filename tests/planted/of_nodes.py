@@ -365,7 +365,7 @@ _NODE = (
     bug(
         "evicted_stays_bound",
         "A connection holds its session until it closes.",
-        Edit(delivery.Delivery._evict, "self._disconnects.release(connection)", "pass"),
+        Edit(delivery.PartitionDelivery._evict, "self._release(connection)", "pass"),
         is_stall=True,
     ),
     bug(
@@ -472,7 +472,11 @@ _CURRENT = (
     bug(
         "purge_told_when_decided",
         "A purge is decided: the partitions will follow.",
-        Edit(purges.Purges.after_turn, "if not self._partitions.is_purged:", "if False:"),
+        Edit(
+            purges.Purges.after_turn,
+            "if not self._partitions.is_purged or not self.are_others_purged():",
+            "if False:",
+        ),
     ),
     bug(
         "next_skips_one",

@@ -37,6 +37,7 @@ from headrace.ports.network import (
     Ticked,
 )
 from headrace.shard.config import PlaneConfig
+from headrace.shard.consensus.plane import Plane
 from headrace.shard.effects import ShardEffect, ShardEvent
 from headrace.shard.settings import ShardSettings
 from headrace.shard.shard import Shard
@@ -104,6 +105,8 @@ class Whole:
 
     A node of several sends its frames to `sent`, and is ready once others take part.
     """
+
+    is_fed = False  # whether it has to wait for the metadata of another shard
 
     def __init__(
         self,
@@ -190,13 +193,17 @@ class Whole:
             "tail_bytes_max": MIB,
             "poll_bytes_max": MIB,
         }
-        self.shard = Shard(ShardSettings(**(options | self._settings)), *opened)  # type: ignore[arg-type]
+        self.shard = self._make(ShardSettings(**(options | self._settings)), opened)  # type: ignore[arg-type]
         self.inbox: dict[int, list[bytes]] = {}
         self._run([], self.shard.start())
         self.tick()
         self.starts += 1
         is_held = self.unanswered or not self.is_reading_segments
-        assert self.shard.is_ready or is_held or self.replica_count > 1
+        is_waiting = is_held or self.replica_count > 1 or self.is_fed
+        assert self.shard.is_ready or is_waiting
+
+    def _make(self, settings: ShardSettings, opened: list[Opened]) -> Shard:
+        return Shard(settings, *opened)
 
     def crash(self, *, is_power_cut: bool = False) -> None:
         """End the node as a kill does, or as a power cut does; and start it again."""
@@ -276,8 +283,11 @@ class Whole:
 
     def _check(self) -> None:
         self.shard.check()
-        for plane in (self.shard.metadata.plane, self.shard.data_plane):
+        for plane in self._planes():
             plane.check()
+
+    def _planes(self) -> tuple[Plane, ...]:
+        return self.shard.metadata.plane, self.shard.data_plane
 
     def _carry_out(self, effect: ShardEffect) -> list[ShardEvent]:  # noqa: C901, PLR0911
         match effect:
@@ -309,7 +319,7 @@ class Whole:
             case Audit():
                 self.audited.append(effect)
             case _:
-                self.segments.waiting.append(effect)
+                self.segments.waiting.append(effect)  # type: ignore[arg-type]  # all others are files'
         return []
 
     def _carry_out_on_store(self, effect: OnStore) -> list[ShardEvent]:

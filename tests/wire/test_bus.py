@@ -48,7 +48,7 @@ def test_an_envelope_carries_every_field(data: st.DataObject) -> None:
     drawn = {
         name: data.draw(st.integers(1, (1 << 8 * width) - 1), label=name)
         for name, width in widths.items()
-        if name not in ("operation", "is_anew", "home", "commit", "group")
+        if name not in ("operation", "is_anew", "home", "transport", "commit", "group")
     }
     drawn["commit"] = data.draw(st.integers(0, OP_MAX))
     drawn["home"] = data.draw(st.integers(0, GATEWAY))
@@ -105,6 +105,7 @@ def test_any_bytes_are_refused_or_valid(data: bytes, kind: int) -> None:
         (FrameKind.FORWARDED_REQUEST, {"home": NOBODY}, "home"),
         (FrameKind.FORWARDED_REQUEST, {"operation": 255}, "operation"),
         (FrameKind.FORWARDED_REQUEST, {"is_anew": 2}, "anew"),
+        (FrameKind.FORWARDED_REQUEST, {"transport": 0}, "transport"),
         (FrameKind.FORWARDED_REQUEST, {"commit": OP_MAX + 1}, "commit"),
         (FrameKind.FORWARDED_REPLY, {"ticket": 0}, "ticket"),
         (FrameKind.FORWARDED_REPLY, {"body": PREPARED}, "frame for the client"),
@@ -118,18 +119,22 @@ def test_any_bytes_are_refused_or_valid(data: bytes, kind: int) -> None:
         (FrameKind.FORWARD_REPLICA_SEND, {"to_replica": 6}, "largest cluster"),
         (FrameKind.FORWARD_REPLICA_SEND, {"body": ANSWER}, "frame for a replica"),
         (FrameKind.CONNECTION_ORDER, {"number": 0}, "number"),
-        (FrameKind.CONNECTION_ORDER, {"order": 5}, "order is known"),
-        (FrameKind.CONNECTION_ORDER, {"order": Order.TRUST}, "no body"),
+        (FrameKind.CONNECTION_ORDER, {"order": 6}, "order is known"),
+        (FrameKind.CONNECTION_ORDER, {"order": Order.DISTRUST}, "no body"),
+        (FrameKind.CONNECTION_ORDER, {"order": Order.TRUST}, "client and session"),
         (FrameKind.CONNECTION_ORDER, {"order": Order.SEND, "body": b""}, "whole frame"),
         (FrameKind.CONNECTION_ORDER, {"order": Order.CLOSE, "body": b"\xff"}, "UTF-8"),
         (FrameKind.CONNECTION_GONE, {"number": 0}, "number"),
-        (FrameKind.FEED_OP, {"op": 0}, "op"),
-        (FrameKind.FEED_OP, {"op": 10}, "op <= commit"),
+        (FrameKind.FEED_OP, {"op": 5}, "previous < op"),
+        (FrameKind.FEED_OP, {"op": OP_MAX + 1}, "in range"),
         (FrameKind.FEED_OP, {"body": ANSWER}, "whole prepare"),
-        (FrameKind.FEED_IMAGE, {"op": OP_MAX + 1}, "op is in range"),
+        (FrameKind.FEED_IMAGE, {"op": 10}, "op <= commit"),
+        (FrameKind.FEED_IMAGE, {"commit": OP_MAX + 1}, "in range"),
         (FrameKind.FEED_IMAGE, {"total": 14}, "within the image"),
         (FrameKind.FEED_IMAGE, {"body": b""}, "within the image"),
-        (FrameKind.FEED_ASK, {"is_point": 2}, "flag"),
+        (FrameKind.FEED_ASK, {"is_lacking": 2}, "flag"),
+        (FrameKind.FEED_ASK, {"has_image": 2}, "flag"),
+        (FrameKind.FEED_ASK, {"op": 8}, "op <= commit"),
         (FrameKind.FEED_POINT, {"commit": OP_MAX + 1}, "in range"),
         (FrameKind.GATHER, {"subject": 0}, "subject"),
         (FrameKind.GATHERED, {"number": 0}, "number"),
@@ -144,9 +149,10 @@ def test_a_broken_rule_is_named(kind: int, changed: dict[str, Any], text: str) -
         decode_bus(bus_frame(kind, **changed))
 
 
-@pytest.mark.parametrize("order", [Order.TRUST, Order.DISTRUST])
+@pytest.mark.parametrize("order", [Order.TRUST, Order.DISTRUST, Order.END])
 def test_an_order_without_a_body(order: Order) -> None:
-    kind, header = decode_bus(bus_frame(FrameKind.CONNECTION_ORDER, b"", order=order))
+    who = {"client": 7, "session": 9} if order == Order.TRUST else {}
+    kind, header = decode_bus(bus_frame(FrameKind.CONNECTION_ORDER, b"", order=order, **who))
     assert kind == FrameKind.CONNECTION_ORDER
     assert getattr(header, "connection", 0) == CONNECTION
 

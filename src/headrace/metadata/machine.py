@@ -54,6 +54,11 @@ class MetadataMachine:
         return self.state.revision
 
     @property
+    def op(self) -> int:
+        """The last op that was applied."""
+        return self._progress.op
+
+    @property
     def timestamp(self) -> int:
         """The highest stamp of an applied op: committed time."""
         return self.state.timestamp

@@ -3,6 +3,8 @@
 Flow: reply.
 """
 
+from collections.abc import Callable
+
 from headrace.base.limits import HEADER_BYTES
 from headrace.ports.disk import OnStore
 from headrace.ports.network import SendFrame, SendReply
@@ -25,19 +27,20 @@ _EVICTION = int(FrameKind.EVICTION)
 _SEND = int(Operation.SEND_MESSAGES)
 
 
-class Delivery:
-    """Takes the replies of all groups."""
+class PartitionDelivery:
+    """Takes the replies of partitions; `release` takes the session from a connection."""
 
     def __init__(
-        self, metadata: Metadata, front: Front, room: LoginRoom, out: list[ShardEffect]
+        self,
+        metadata: Metadata,
+        front: Front,
+        release: Callable[[Connection], None],
+        out: list[ShardEffect],
     ) -> None:
         self._metadata = metadata
         self._out = out
         self._answers = front.answers
-        self._purges = front.purges
-        self._logins = room.logins
-        self._disconnects = room.disconnects
-        self._users = room.users
+        self._release = release
 
     def emit(self, store: int, effects: list[Effect]) -> None:
         """Deliver the replies of a plane; the rest leaves the shard."""
@@ -49,6 +52,48 @@ class Delivery:
                 out.append(effect)
             else:
                 out.append(OnStore(store, effect))
+
+    def _deliver(self, effect: SendReply) -> None:
+        """Send a reply to who waits for it."""
+        found = self._answers.take_waiting(effect)
+        if found is None:
+            return
+        connection, asked = found
+        if effect.frame[KIND_OFFSET] == FrameKind.EVICTION:
+            self._evict(connection, asked, effect)
+        else:
+            self._settle(connection, asked, effect.frame)
+
+    def _settle(self, connection: Connection, asked: RequestHeader, frame: bytes) -> None:
+        """Send what a partition has answered."""
+        if asked.operation == Operation.DELETE_SEGMENTS:
+            # Clients take the commit of such an operation for a position of the metadata log.
+            frame = with_commit(frame, self._metadata.commit)
+        self._answers.send_settled(connection, asked, frame)
+
+    def _evict(self, connection: Connection, asked: RequestHeader, effect: SendReply) -> None:
+        assert effect.client in (connection.client, asked.client), "who is evicted is told"
+        if asked.operation == Operation.REGISTER:
+            self._answers.send(connection.number, effect.frame)
+        else:
+            assert effect.client == connection.client or asked.client, "it is told of its own end"
+            reason = EvictionReason(effect.frame[_REASON_AT])
+            self._answers.evict_asking(connection, effect.client, reason)
+        if connection.client == effect.client:
+            self._release(connection)  # It must log in again.
+
+
+class Delivery(PartitionDelivery):
+    """Takes the replies of all groups, the metadata group's too."""
+
+    def __init__(
+        self, metadata: Metadata, front: Front, room: LoginRoom, out: list[ShardEffect]
+    ) -> None:
+        super().__init__(metadata, front, room.disconnects.release, out)
+        self._purges = front.purges
+        self._logins = room.logins
+        self._disconnects = room.disconnects
+        self._users = room.users
 
     def _deliver(self, effect: SendReply) -> None:
         """Send a reply, or pass it to the part that must see it first."""
@@ -73,28 +118,14 @@ class Delivery:
         else:
             self._deliver_other(connection, asked, operation, frame)
 
-    def _evict(self, connection: Connection, asked: RequestHeader, effect: SendReply) -> None:
-        assert effect.client in (connection.client, asked.client), "who is evicted is told"
-        if asked.operation == Operation.REGISTER:
-            self._answers.send(connection.number, effect.frame)
-        else:
-            assert effect.client == connection.client or asked.client, "it is told of its own end"
-            reason = EvictionReason(effect.frame[_REASON_AT])
-            self._answers.evict_asking(connection, effect.client, reason)
-        if connection.client == effect.client:
-            self._disconnects.release(connection)  # It must log in again.
-
     def _deliver_other(
         self, connection: Connection, asked: RequestHeader, operation: int, frame: bytes
     ) -> None:
         answers = self._answers
         assert (asked.request == 0) == (operation == Operation.REGISTER), "all but logins count"
-        if operation == Operation.DELETE_SEGMENTS:
-            # Clients take the commit of such an operation for a position of the metadata log.
-            frame = with_commit(frame, self._metadata.commit)
         is_status = REPLY.decode(frame).status != 0
         if is_partition(Operation(operation)):
-            answers.send_settled(connection, asked, frame)
+            self._settle(connection, asked, frame)
         elif is_status:
             answers.pass_on(connection, frame)
         elif operation == Operation.REGISTER:

@@ -3,6 +3,7 @@
 from typing import TypeAlias
 
 from headrace.ports.audit import Audit
+from headrace.ports.bus import BusEffect, BusEvent
 from headrace.ports.credentials import CredentialEffect, CredentialEvent
 from headrace.ports.disk import FromStore, OnStore
 from headrace.ports.host import HostEffect, HostEvent
@@ -16,7 +17,9 @@ from headrace.ports.network import (
 )
 from headrace.ports.segments import SegmentEffect, SegmentEvent
 
-ShardEvent: TypeAlias = NetworkEvent | FromStore | SegmentEvent | CredentialEvent | HostEvent
+ShardEvent: TypeAlias = (
+    NetworkEvent | FromStore | SegmentEvent | CredentialEvent | HostEvent | BusEvent
+)
 ShardEffect: TypeAlias = (
     OnStore
     | SegmentEffect
@@ -28,4 +31,5 @@ ShardEffect: TypeAlias = (
     | ConnectionTrusted
     | CloseConnection
     | ReadConnections
+    | BusEffect
 )

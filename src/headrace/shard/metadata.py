@@ -7,6 +7,7 @@ interface alone.
 
 from typing import Protocol
 
+from headrace.metadata.machine import MetadataMachine
 from headrace.metadata.state import State
 from headrace.ports.network import Buffer
 from headrace.wire.requests import RequestHeader
@@ -22,6 +23,14 @@ class Metadata(Protocol):
     @property
     def commit(self) -> int:
         """Return how far that is; whatever depends on metadata and is kept is of this number."""
+
+    @property
+    def machine(self) -> MetadataMachine:
+        """Return the machine that has applied it."""
+
+    @property
+    def log_stamp(self) -> int:
+        """Return the newest stamp of the log, committed or not; 0 where the log is not."""
 
     @property
     def is_serving(self) -> bool:

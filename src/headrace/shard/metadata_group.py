@@ -33,10 +33,11 @@ class MetadataGroup:
         *,
         may_begin: Callable[[], bool],
         watch: Watch,
+        machine: MetadataMachine | None = None,
     ) -> None:
         """Take up the group with its past; it begins to live when `may_begin` says so."""
         self._clock = clock
-        self.machine = MetadataMachine()
+        self.machine = machine or MetadataMachine()
         self.sessions = ClientTable()
         self.plane = Plane(config, opened, may_begin=may_begin, reserve_parts=self._reserve_parts)
         watched = watch(None, self.machine)
@@ -55,6 +56,11 @@ class MetadataGroup:
     def commit(self) -> int:
         """Return how far that is."""
         return self._replica_state.commit_min
+
+    @property
+    def log_stamp(self) -> int:
+        """Return the newest stamp of the log, committed or not."""
+        return self.replica.timestamp
 
     @property
     def is_primary(self) -> bool:

@@ -12,7 +12,7 @@ Flow: apply, store, reply.
 
 from headrace.shard.config import DATA_STORE, METADATA_STORE
 from headrace.shard.consensus.plane import Plane
-from headrace.shard.delivery import Delivery
+from headrace.shard.delivery import Delivery, PartitionDelivery
 from headrace.shard.front.polls import Polls
 from headrace.shard.logins.room import LoginRoom
 from headrace.shard.metadata_group import MetadataGroup
@@ -68,7 +68,7 @@ class DataStages:
     """Take what the groups of partitions did, as far as their segments and their readers."""
 
     def __init__(
-        self, plane: Plane, partitions: Partitions, polls: Polls, delivery: Delivery
+        self, plane: Plane, partitions: Partitions, polls: Polls, delivery: PartitionDelivery
     ) -> None:
         self._plane = plane
         self._partitions = partitions

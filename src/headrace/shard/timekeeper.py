@@ -6,11 +6,11 @@ whoever leads the metadata notes the time now and then: an op whose stamp is all
 Flow: replicate.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from headrace.ports.network import Ticked
 from headrace.shard.consensus.plane import Plane
-from headrace.shard.metadata_group import MetadataGroup
+from headrace.shard.metadata import Metadata
 from headrace.shard.settings import ShardSettings
 from headrace.shard.turn import Turn
 from headrace.vsr.events import OwnOp
@@ -25,12 +25,15 @@ class Timekeeper:
     def __init__(
         self,
         settings: ShardSettings,
-        metadata: MetadataGroup,
+        metadata: Metadata,
         planes: Sequence[Plane],
         turn: Turn,
+        propose: Callable[[OwnOp], None] | None,
     ) -> None:
+        """Keep the clock; `propose` has the metadata group order an op, where that group is."""
         self._metadata = metadata
         self._planes = planes
+        self._propose = propose
         self._shared = [plane.shared for plane in planes]
         self._learnt = -1  # the newest committed stamp that was learnt; one of 0 says nothing
         self._clock = turn.clock
@@ -71,17 +74,18 @@ class Timekeeper:
 
     def note(self) -> None:
         """Have the log remember the time, unless it does; its first op is another's (O3.7)."""
+        assert self._propose is not None, "only who has the log has it remember the time"
         age = self._time.now - self._newest_stamp
         assert age >= -self._tolerance, "the log is not ahead of what is believed"
         if self._time.is_known and self._metadata.is_serving and age > self._note_age:
             self._probes.hit("time.noted")
-            self._metadata.propose(OwnOp(Operation.NOTE_TIME, b""))
+            self._propose(OwnOp(Operation.NOTE_TIME, b""))
 
     def _learn(self) -> None:
         stamp = self._newest_stamp
         if not stamp:
             # A replica that comes back knows its log before it hears how far that is committed.
-            self._time.learn(self._metadata.replica.timestamp, is_committed=False)
+            self._time.learn(self._metadata.log_stamp, is_committed=False)
             return
         assert stamp >= self._learnt, "committed stamps do not fall"
         self._learnt = stamp

@@ -33,6 +33,16 @@ SHOWN_BY = {
     "sessions.revoked": "tests/shard/test_not_done.py",
     # A client that hangs up, or a login that ends, while its request waits for room in the log.
     "normal.withdrawn": "tests/shard/test_visits.py",
+    # Nodes of a simulation have one shard.
+    "bus.foreign": "tests/shard/test_several.py",
+    "bus.member_lost": "tests/shard/test_several.py",
+    "bus.refused": "tests/shard/test_several.py",
+    "doubts.asked": "tests/shard/test_several.py",
+    "feed.gap": "tests/shard/test_several.py",
+    "forwards.late": "tests/shard/test_several.py",
+    "guests.early": "tests/shard/test_several.py",
+    "image.stale": "tests/shard/test_several.py",
+    "requests.forwarded": "tests/shard/test_several.py",
     # The log of a partition is older than its offsets.
     "partition.offset_ahead": "tests/partitions/test_machine.py",
     # A segment is damaged just where a start looks.

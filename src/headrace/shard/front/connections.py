@@ -15,6 +15,7 @@ Invariants: `by_client` names exactly the connections that hold a session.
 from collections.abc import Iterable, Mapping
 from enum import Enum, auto
 
+from headrace.base.connection_numbers import home_of
 from headrace.shard.front.credential import Credential
 from headrace.shard.front.spent import Spent
 from headrace.wire.errors import Code, RefusedError
@@ -58,6 +59,7 @@ class Connection:
         "session",
         "short_id",
         "spent",
+        "stands_for",
         "transport",
         "user_id",
     )
@@ -78,6 +80,12 @@ class Connection:
         self.phase = Phase.FREE
         self.is_in_doubt = False  # Something that it asked for may yet be done (SE-9).
         self.spent = Spent(client=0)
+        self.stands_for = 0  # of a guest: the connection whose request it is
+
+    @property
+    def home(self) -> int:
+        """The shard on which it lives (SH-25)."""
+        return home_of(self.number)
 
     @property
     def is_bound(self) -> bool:
@@ -88,6 +96,17 @@ class Connection:
     def is_over(self) -> bool:
         """Whether its session was ended: it may log out, and no more."""
         return self.phase is Phase.OVER
+
+    def stand_for(self, number: int, *, client: int, session: int, user_id: int) -> None:
+        """Hold the session of a connection that lives on another shard, for one request of it."""
+        assert self.phase is Phase.FREE, "a guest stands for one request"
+        self.stands_for = number
+        self.client = client
+        self.raw_client = client.to_bytes(16, "little")
+        self.user_id = user_id
+        self.session = session
+        self.spent = Spent(client)
+        self.enter(Phase.BOUND)
 
     def enter(self, phase: Phase) -> None:
         """Go on to a phase."""
@@ -127,13 +146,14 @@ class Connections:
     """All connections of a shard."""
 
     def __init__(self) -> None:
-        self.by_number: dict[int, Connection] = {}  # those that are still there
+        self.by_number: dict[int, Connection] = {}  # those that are still there, guests included
+        self.guests: dict[int, Connection] = {}  # each stands for one request of another shard
         self._by_client: dict[int, Connection] = {}
         self._addresses: dict[int, str] = {}  # of clients, those that came back least lately first
         self._short_id = 0
 
     def __len__(self) -> int:
-        return len(self.by_number)
+        return len(self.by_number) - len(self.guests)
 
     def open(self, number: int, transport: Transport, address: str, now: int) -> Connection:
         """Add a connection."""
@@ -230,8 +250,9 @@ class Connections:
             )
         is_all_shown = len(self._addresses) < ADDRESSES_MAX
         for number, connection in self.by_number.items():
-            client = connection.client
             assert connection.number == number, "a connection is found by its number"
+        for connection in self.all():
+            client = connection.client
             assert connection.heard <= now, "nobody was heard in the future"
             assert (client == 0) == (connection.session == 0), "an id comes with its session"
             assert connection.is_bound == (connection.session > 0), "its phase is that of a session"
@@ -256,21 +277,24 @@ class Connections:
                 assert connection.spent.client == client, "numbers are those of its client"
                 is_shown = self._addresses.get(client) == connection.address
                 assert is_shown or not is_all_shown, "where a client is connected is known"
-        bound = [each for each in self.by_number.values() if each.is_bound]
+        assert self.guests.keys() <= self.by_number.keys(), "a guest can be answered"
+        bound = [each for each in self.all() if each.is_bound]
         assert len(bound) == len(self._by_client), "a client has one connection"
         sessions = dict.fromkeys(each.session for each in bound)
         assert len(sessions) == len(bound), "an op opens one session"
-        shown = {each.short_id: None for each in self.by_number.values()}
-        assert len(shown) == len(self.by_number), "each is shown under a number of its own"
+        shown = {each.short_id: None for each in self.all()}
+        assert len(shown) == len(self), "each is shown under a number of its own"
         assert len(self._addresses) <= ADDRESSES_MAX, "addresses are bounded"
 
     def all(self) -> Iterable[Connection]:
-        """Return all, oldest first."""
-        return self.by_number.values()
+        """Return all but guests, oldest first."""
+        if not self.guests:
+            return self.by_number.values()
+        return [each for number, each in self.by_number.items() if number not in self.guests]
 
     def by_short_id(self, short_id: int) -> Connection | None:
         """Return the connection that `get clients` shows under a number."""
-        for connection in self.by_number.values():
+        for connection in self.all():
             if connection.short_id == short_id:
                 return connection
         return None

@@ -16,7 +16,7 @@ from headrace.shard.front.partition_orders import AuditDeletion, PartitionOrders
 from headrace.shard.front.polls import Polls
 from headrace.shard.front.purges import Purges
 from headrace.shard.front.queries import Queries
-from headrace.shard.front.router import Router, Sessions
+from headrace.shard.front.router import Doubts, Forwarding, Router, Sessions
 from headrace.shard.front.sends import Sends
 from headrace.shard.metadata import Metadata
 from headrace.shard.owned.partitions import Partitions
@@ -79,6 +79,8 @@ class Front:
         sessions: Sessions,
         user_orders: Mapping[int, Order],
         audit_deletion: AuditDeletion,
+        forwarding: Forwarding | None = None,
+        doubts: Doubts | None = None,
     ) -> Router:
         """Return the router, with what the room of logins does for it."""
         metadata, plane, partitions = self._metadata, self._plane, self._partitions
@@ -101,4 +103,13 @@ class Front:
             },
             segments_folder=settings.segments_folder,
         )
-        return Router(self.sends, orders, queries, sessions, answers, self._clock)
+        return Router(
+            self.sends,
+            orders,
+            queries,
+            sessions,
+            answers,
+            self._clock,
+            forwarding=forwarding,
+            doubts=doubts,
+        )

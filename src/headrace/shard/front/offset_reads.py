@@ -79,7 +79,7 @@ class OffsetReads:
             key_id = consumer_key(topic, request.consumer)
         except RefusedError as error:
             if self._answers.refusal(error.code) != error.code:
-                raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED) from None
+                raise
             return None
         partition = request.partition_id or 0
         if partition >= len(topic.partitions):

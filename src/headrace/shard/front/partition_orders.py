@@ -172,11 +172,9 @@ class PartitionOrders:
         self._audit_deletion(connection, request)
 
     def _submit_to_partition(
-        self, connection: Connection, header: RequestHeader, namespace: int, body: bytes
+        self, connection: Connection, header: RequestHeader, namespace: GroupId, body: bytes
     ) -> None:
-        local = self._partitions.locals.get(namespace)
-        if local is None:
-            raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED, partition=namespace)
+        local = self._partitions.find(namespace)
         if local.fence is not None:
             raise RefusedError(Code.CANNOT_APPEND_MESSAGE, why=local.fence)
         assert local.target.group == namespace, "a partition is found by its number"

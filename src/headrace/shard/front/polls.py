@@ -115,9 +115,7 @@ class Polls:
         Raises:
             RefusedError: It is refused.
         """
-        local = self._partitions.locals.get(poll.key.group)
-        if local is None:
-            raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED, partition=poll.key.group)
+        local = self._partitions.find(poll.key.group)
         if local.fence is not None:
             raise RefusedError(Code.CANNOT_READ_MESSAGE, why=local.fence)
         assert poll.key.group == local.target.group, "a partition is found by its number"

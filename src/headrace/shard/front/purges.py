@@ -3,11 +3,16 @@
 Flow: reply.
 """
 
+from typing import TYPE_CHECKING
+
 from headrace.ports.network import SendReply
 from headrace.shard.front.answers import Answers
 from headrace.shard.owned.partitions import Partitions
 from headrace.wire.numbers import Operation
 from headrace.wire.replies import REPLY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PURGES = (Operation.PURGE_STREAM, Operation.PURGE_TOPIC)
 
@@ -18,6 +23,8 @@ class Purges:
     def __init__(self, partitions: Partitions, answers: Answers) -> None:
         self._partitions = partitions
         self._answers = answers
+        # Whether other shards have applied all purges; a shard that is alone has none.
+        self.are_others_purged: Callable[[], bool] = _always
         self._held: dict[int, bytes] = {}  # answers, by the tickets of their requests
         self.is_awake = False  # whether the end of the turn has work here
 
@@ -32,7 +39,7 @@ class Purges:
     def after_turn(self) -> None:
         """Answer once all purges are applied."""
         self._partitions.reconcile()  # A purge may have been applied in this very turn.
-        if not self._partitions.is_purged:
+        if not self._partitions.is_purged or not self.are_others_purged():
             return
         answers = self._answers
         held, self._held = self._held, {}
@@ -47,7 +54,8 @@ class Purges:
         """Assert that a purge which waits is looked at."""
         if self._held:
             assert self.is_awake, "a purge that waits is looked at"
-            assert not self._partitions.is_purged, "a purge that is applied is answered"
+            is_applied = self._partitions.is_purged and self.are_others_purged()
+            assert not is_applied, "a purge that is applied is answered"
         for ticket, frame in self._held.items():
             assert ticket > 0, "who waits has a ticket"
             assert REPLY.decode(frame).operation in PURGES, "only the answer to a purge is held"
@@ -62,3 +70,7 @@ class Purges:
         self._held = {
             ticket: frame for ticket, frame in self._held.items() if answers.is_waiting(ticket)
         }
+
+
+def _always() -> bool:
+    return True

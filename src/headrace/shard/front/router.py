@@ -11,6 +11,7 @@ Invariants: whatever a frame holds, exactly one answer follows, now or from cons
 
 from typing import Protocol
 
+from headrace.base.ids import GroupId
 from headrace.base.limits import HEADER_BYTES
 from headrace.ports.network import Buffer
 from headrace.shard.consensus.clock import Clock
@@ -19,6 +20,9 @@ from headrace.shard.front.connections import Connection
 from headrace.shard.front.orders import Orders
 from headrace.shard.front.queries import Queries
 from headrace.shard.front.sends import Sends, read_send_header
+from headrace.shard.owned.elsewhere import ElsewhereError, metadata_elsewhere
+from headrace.wire.bus.forwarded import ForwardedRequestHeader
+from headrace.wire.commands import messages, segments, topics
 from headrace.wire.commands.system import PING
 from headrace.wire.commands.table import find_command
 from headrace.wire.errors import Code, RefusedError, RemoteError
@@ -30,6 +34,17 @@ from headrace.wire.requests import REQUEST, RequestHeader, check_body, without_m
 _REQUEST = int(FrameKind.REQUEST)
 _SEND = int(Operation.SEND_MESSAGES)
 _OPERATION_AT = REQUEST.at("operation")
+# What is asked of a partition; everything else is asked of the metadata, or of the node.
+_OF_PARTITIONS = (
+    messages.SEND_MESSAGES.code,
+    messages.POLL_MESSAGES.code,
+    messages.GET_OFFSET.code,
+    messages.STORE_OFFSET.code,
+    messages.DELETE_OFFSET.code,
+    topics.DELETE_SEGMENTS.code,
+    topics.FLUSH_UNSAVED_BUFFER.code,
+    segments.PLAN_SEGMENTS.code,
+)
 
 
 class Sessions(Protocol):
@@ -42,10 +57,31 @@ class Sessions(Protocol):
         """End a session; where there is none it has ended."""
 
 
+class Doubts(Protocol):
+    """Where requests wait that would be refused by metadata which may be old."""
+
+    def put(self, connection: Connection, header: RequestHeader, frame: Buffer) -> bool:
+        """Have a request wait until it can be refused; return whether there is room for it."""
+
+
+class Forwarding(Protocol):
+    """The way to other shards, where there are any."""
+
+    def forward(
+        self,
+        owner: int,
+        group: GroupId,
+        connection: Connection,
+        header: RequestHeader,
+        frame: Buffer,
+    ) -> int:
+        """Have another shard serve a request; return the ticket by which it waits here."""
+
+
 class Router:
     """Takes the frames of all connections."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - it joins the parts
         self,
         sends: Sends,
         orders: Orders,
@@ -53,7 +89,14 @@ class Router:
         sessions: Sessions,
         answers: Answers,
         clock: Clock,
+        *,
+        forwarding: Forwarding | None = None,
+        doubts: Doubts | None = None,
     ) -> None:
+        """Make it; with `doubts` the metadata group is on another shard."""
+        self._forwarding = forwarding
+        self._doubts = doubts
+        self._has_metadata = doubts is None
         self._sends = sends
         self._orders = orders
         self._queries = queries
@@ -79,11 +122,69 @@ class Router:
             assert header is not None
             # That a session is over is no matter of how current the metadata is.
             code = error.code if connection.is_over else self._answers.refusal(error.code)
-            self._answers.refuse(connection.number, header, code)
+            doubts = None if code == error.code else self._doubts
+            if doubts is None or not doubts.put(connection, header, frame):
+                self._answers.refuse(connection.number, header, code)
+        except ElsewhereError as error:
+            assert header is not None
+            self._forward(connection, header, frame, error)
         except EvictedError as error:
             self._evict(connection, error)
         except RemoteError as error:
             self._answers.close(connection.number, str(error))
+
+    def _forward(
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        frame: Buffer,
+        elsewhere: ElsewhereError,
+    ) -> None:
+        """Have another shard serve a request; one that was forwarded here stays here (O5.6)."""
+        if connection.number in self._answers.connections.guests:
+            self._answers.refuse(connection.number, header, Code.TRANSIENT_NOT_ACCEPTED)
+            return
+        assert self._forwarding is not None, "only one of several shards has something elsewhere"
+        self._forwarding.forward(elsewhere.owner, elsewhere.group, connection, header, frame)
+
+    def route_guest(
+        self, guest: Connection, envelope: ForwardedRequestHeader, frame: Buffer
+    ) -> None:
+        """Take the frame of a guest: its home has checked the session, and chosen the partition."""
+        if envelope.operation != Operation.SEND_MESSAGES:
+            if envelope.is_anew:
+                guest.spent.note(envelope.request)
+            self.route(guest, frame)
+            return
+        header = RequestHeader(
+            client=envelope.client,
+            request=envelope.request,
+            operation=envelope.operation,
+            session=envelope.session,
+            user_id=envelope.user_id,
+            is_anew=envelope.is_anew,
+            ticket=self._answers.next_ticket,
+        )
+        try:
+            self._sends.route(guest, header, frame, GroupId(envelope.group))
+        except ElsewhereError:
+            self._answers.refuse(guest.number, header, Code.TRANSIENT_NOT_ACCEPTED)
+        except RefusedError as error:
+            self._answers.refuse(guest.number, header, error.code)
+        except RemoteError as error:
+            self._answers.close(guest.number, str(error))
+
+    def refuse_of_partition(self, connection: Connection, frame: Buffer, code: Code) -> bool:
+        """Refuse what is asked of a partition, in a session; return whether it is that."""
+        try:
+            header = REQUEST.decode(frame)
+            command = find_command(header)
+        except (RemoteError, EvictedError, RefusedError):
+            return False
+        is_refused = connection.is_bound and command.code in _OF_PARTITIONS
+        if is_refused:
+            self._answers.refuse(connection.number, without_marks(header), code)
+        return is_refused
 
     def _evict(self, connection: Connection, error: EvictedError) -> None:
         assert error.reason is not None
@@ -93,6 +194,7 @@ class Router:
         command = find_command(header)
         check_body(header, body)
         operation = command.operation
+        is_here = self._has_metadata or command.code in _OF_PARTITIONS
         is_served = operation == Operation.LOGOUT or command.code == PING.code
         if connection.is_over and not is_served:
             raise RefusedError(Code.UNAUTHORIZED, why="the session is over")
@@ -107,8 +209,12 @@ class Router:
             if not connection.is_bound:
                 raise RefusedError(Code.UNAUTHENTICATED, command=command.code)
             assert not connection.is_over, "a session that is over is asked for nothing"
+            if not is_here:
+                raise metadata_elsewhere()
             self._queries.read(connection, header, command, command.decode_request(body))
         else:
             connection.check_session(header.client, header.session)
             assert connection.session == header.session, "what is ordered is of the session of now"
+            if not is_here:
+                raise metadata_elsewhere()
             self._orders.order(connection, header, command, body)

@@ -6,6 +6,7 @@ Flow: route.
 import struct
 
 from headrace.base.checksum import xxh32
+from headrace.base.ids import GroupId
 from headrace.base.limits import HEADER_BYTES
 from headrace.kernel.layout import BATCH_HEADER_BYTES, MESSAGE_COUNT_AT
 from headrace.metadata.access import as_missing, reach
@@ -15,6 +16,7 @@ from headrace.shard.consensus.plane import Plane
 from headrace.shard.front.answers import Answers
 from headrace.shard.front.connections import Connection
 from headrace.shard.metadata import Metadata
+from headrace.shard.owned.elsewhere import ElsewhereError
 from headrace.shard.owned.local import Local
 from headrace.shard.owned.partitions import Partitions
 from headrace.wire.commands.messages import SEND_MESSAGES, SendMessages
@@ -68,20 +70,30 @@ class Sends:
         # Where sends go, by their routing as it travels and by user; valid for one commit of the
         # metadata, because names, permissions and partitions may change with the next.
         self._routes: dict[tuple[bytes, int], Local] = {}
+        self._away: dict[tuple[bytes, int], tuple[int, GroupId]] = {}  # likewise, on other shards
         self._routes_commit = -1
         self._turns: dict[TopicKey, int] = {}  # of balanced sends
         self._turns_revision = 0  # of the metadata whose topics these are
 
-    def route(self, connection: Connection, header: RequestHeader, frame: Buffer) -> None:
+    def route(
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        frame: Buffer,
+        group: GroupId | None = None,
+    ) -> None:
         """Hand a send whose session is checked to the group of its partition.
+
+        With `group`, its home has judged the send and chosen that partition.
 
         Raises:
             RefusedError: It names nothing that this user may send to, or cannot be stored now.
+            ElsewhereError: The partition is another shard's.
         """
         if header.request == 0:
             raise RefusedError(Code.INVALID_COMMAND, request=0)
         assert header.session == connection.session, "the session was checked"
-        local, start = self._find_route(header.user_id, frame)
+        local, start = self._find_route(header.user_id, frame, group)
         if local.lost_until and local.is_short:
             is_full = self._plane.is_without_space
             code = Code.CANNOT_APPEND_MESSAGE if is_full else Code.TRANSIENT_NOT_ACCEPTED
@@ -89,11 +101,12 @@ class Sends:
         self._answers.expect_ticketed(connection, header)
         self._plane.put_request(local.replica, header, memoryview(frame)[start:])
 
-    def _find_route(self, user_id: int, frame: Buffer) -> tuple[Local, int]:
+    def _find_route(self, user_id: int, frame: Buffer, group: GroupId | None) -> tuple[Local, int]:
         """Return the partition of a send, and where its batch begins.
 
         Raises:
             RefusedError: The send names nothing that this user may send to, or contradicts itself.
+            ElsewhereError: The partition is another shard's.
         """
         size = len(frame)
         if size < HEADER_BYTES + 4:
@@ -105,26 +118,40 @@ class Sends:
         count_at = start + MESSAGE_COUNT_AT
         if frame[start - 4 : start] != frame[count_at : count_at + 4]:
             raise DecodeError("batch of another number of messages than its routing says")
+        if group is not None:
+            return self._partitions.find(group), start
         commit = self._metadata.commit
         if self._routes_commit != commit:
             self._routes.clear()
+            self._away.clear()
             self._routes_commit = commit
         key = (bytes(frame[HEADER_BYTES : start - 4]), user_id)
         if key in self._routes:
             local = self._routes[key]
             assert self._partitions.locals[local.target.group] is local, "a route leads to one here"
         else:
-            request = SEND_MESSAGES.decode_request(memoryview(frame)[HEADER_BYTES:])
-            try:
-                local, is_fixed = self._resolve(user_id, request)
-            except RefusedError as error:
-                raise as_missing(error) from None
-            if is_fixed and len(self._routes) < _ROUTES_MAX:
-                self._routes[key] = local
+            local = self._find_new_route(user_id, frame, key)
         return local, start
 
-    def _resolve(self, user_id: int, request: SendMessages) -> tuple[Local, bool]:
-        """Return the partition that a send goes to, and whether the next one goes there too."""
+    def _find_new_route(self, user_id: int, frame: Buffer, key: tuple[bytes, int]) -> Local:
+        if key in self._away:
+            raise ElsewhereError(*self._away[key])
+        request = SEND_MESSAGES.decode_request(memoryview(frame)[HEADER_BYTES:])
+        is_fixed = not isinstance(request.partitioning, Balanced)
+        try:
+            local = self._resolve(user_id, request)
+        except RefusedError as error:
+            raise as_missing(error) from None
+        except ElsewhereError as elsewhere:
+            if is_fixed and len(self._away) < _ROUTES_MAX:
+                self._away[key] = (elsewhere.owner, elsewhere.group)
+            raise
+        if is_fixed and len(self._routes) < _ROUTES_MAX:
+            self._routes[key] = local
+        return local
+
+    def _resolve(self, user_id: int, request: SendMessages) -> Local:
+        """Return the partition that a send goes to."""
         topic = reach(
             self._metadata.state, user_id, SEND_MESSAGES.code, request.stream, request.topic
         )
@@ -138,9 +165,7 @@ class Sends:
             chosen = self._take_turn((topic.stream_id, topic.id)) % count if count else 0
         if chosen >= count:
             raise RefusedError(Code.PARTITION_NOT_FOUND, partition=chosen)
-        return self._partitions.find(topic.namespace(chosen)), not isinstance(
-            partitioning, Balanced
-        )
+        return self._partitions.find(topic.namespace(chosen))
 
     def _take_turn(self, key: TopicKey) -> int:
         """Return how many balanced sends a topic had before this one."""

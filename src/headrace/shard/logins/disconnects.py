@@ -3,6 +3,7 @@
 Flow: replicate.
 """
 
+from headrace.base.placement import METADATA_SHARD
 from headrace.ports.network import ConnectionTrusted
 from headrace.shard.front.answers import Answers
 from headrace.shard.front.connections import Connection
@@ -32,6 +33,11 @@ class Disconnects:
 
     def release(self, connection: Connection) -> None:
         """Take the session from a connection: it is over."""
+        if connection.stands_for:
+            holder = self._connections.get(connection.stands_for)
+            if holder is None or holder.client != connection.client:
+                return
+            connection = holder
         client = connection.client
         assert client > 0, "only a session is taken from a connection"
         self._connections.unbind(connection)
@@ -82,6 +88,8 @@ class Disconnects:
         oldest = self._turn.clock.now - self._stale_ticks
         memberships = self._metadata.state.memberships
         for connection in list(self._connections.all()):
+            if connection.home != METADATA_SHARD:
+                continue  # Its home hears it.
             is_silent = connection.is_bound and connection.heard < oldest
             if is_silent and memberships.get(connection.client):
                 assert connection.session > 0, "only a session goes stale"

@@ -6,6 +6,7 @@ from headrace.ports.credentials import (
     CredentialsBusy,
     PasswordVerified,
 )
+from headrace.shard.front.connections import Connection
 from headrace.shard.front.front import Front
 from headrace.shard.logins.disconnects import Disconnects
 from headrace.shard.logins.login import Logins
@@ -32,6 +33,7 @@ class LoginRoom:
         self._settings = settings
         self._metadata = metadata
         self._clock = turn.clock
+        self._connections = front.connections
         answers = front.answers
         self.disconnects = Disconnects(metadata, answers, turn, settings.stale_ticks)
         self.logins = Logins(settings, metadata, answers, self.disconnects, turn)
@@ -56,6 +58,21 @@ class LoginRoom:
     def make_root(self) -> None:
         """Make the root user, if there is no user yet."""
         make_root(self._settings, self._metadata, self._clock)
+
+    def on_closed(self, connection: Connection) -> None:
+        """Take that a connection has closed."""
+        self.logins.forget(connection.number)
+        self.users.forget_unheard()
+        connections = self._connections
+        if connection.is_bound and connections.of_client(connection.client) is None:
+            self.disconnects.lose(connection.client)
+
+    def sweep(self) -> None:
+        """Once a second: what nobody else remembers."""
+        self.users.forget_unheard()
+        self.disconnects.disconnect_gone()
+        self.revocation.end_expired()
+        self.disconnects.evict_stale()
 
     def on_verified(self, event: PasswordVerified) -> None:
         """Take what the credential hasher found, of a login or of a change of password."""

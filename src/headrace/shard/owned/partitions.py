@@ -24,6 +24,7 @@ from headrace.shard.config import GroupConfig
 from headrace.shard.consensus.plane import Plane
 from headrace.shard.metadata import Metadata
 from headrace.shard.owned.clearing import Clearing
+from headrace.shard.owned.elsewhere import ElsewhereError
 from headrace.shard.owned.flush import Flushes
 from headrace.shard.owned.local import Local
 from headrace.shard.owned.opening import Opening
@@ -79,9 +80,13 @@ class Partitions:
 
         Raises:
             RefusedError: It is not here yet.
+            ElsewhereError: It is another shard's.
         """
         local = self.locals.get(namespace)
         if local is None:
+            placement = self._settings.placement
+            if not placement.owns(namespace):
+                raise ElsewhereError(placement.owner(namespace), namespace)
             raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED, partition=namespace)
         return local
 
@@ -104,6 +109,11 @@ class Partitions:
     def is_purged(self) -> bool:
         """Whether the partitions have applied all purges that metadata knows of."""
         return not self._awaited.is_purging
+
+    @property
+    def purged_revision(self) -> int:
+        """The revision whose purges all partitions have applied; -1 if some have not."""
+        return self._reconciler.settled_revision if self.is_purged else -1
 
     def take_findings(self) -> list[Finding]:
         """Return what was noticed since the last call, once."""

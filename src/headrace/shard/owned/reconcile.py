@@ -101,7 +101,9 @@ class Reconciler:
 
     def _reconcile_topic(self, key: TopicKey, *, is_behind: bool) -> None:
         plane, changes = self._plane, self._changes
-        wanted = {each.group: each for each in partitions_of(self._metadata.state, key)}
+        owns = self._settings.placement.owns
+        targets = partitions_of(self._metadata.state, key)
+        wanted = {each.group: each for each in targets if owns(each.group)}
         for group in [group for group in self._of_topic.get(key, ()) if group not in wanted]:
             changes.remove(group)
         for target in wanted.values():
@@ -157,8 +159,10 @@ class Reconciler:
     def _check_settled(self) -> None:
         """Assert that the partitions are those of the metadata, each as it says."""
         state = self._metadata.state
-        wanted = [each for key in topic_keys(state) for each in partitions_of(state, key)]
-        assert len(wanted) == len(self._partitions), "every partition of the metadata is here"
+        owns = self._settings.placement.owns
+        targets = [each for key in topic_keys(state) for each in partitions_of(state, key)]
+        wanted = [each for each in targets if owns(each.group)]
+        assert len(wanted) == len(self._partitions), "every partition that is owned is here"
         for target in wanted:
             local = self._partitions[target.group]
             assert local.target == self._bounded(target), "a partition is as metadata says"

@@ -96,6 +96,7 @@ _ANSWERS = (FrameKind.REPLY, FrameKind.EVICTION)
 _BETWEEN_NODES = (*LAYOUTS, FrameKind.FORWARDED_REQUEST, FrameKind.FORWARDED_REPLY)
 _SEALED = (FrameKind.FORWARDED_REQUEST, FrameKind.FORWARDED_REPLY)  # where they cross a link
 _TRANSPORTS = (Transport.TCP, Transport.WEBSOCKET)
+_ALL_TRANSPORTS = tuple(int(each) for each in Transport)
 _ADDRESS_BYTES_MAX = NAME_BYTES_MAX
 
 
@@ -151,6 +152,8 @@ def _request_rules(header: ForwardedRequestHeader, frame: Data) -> str:
     del frame
     if not header.ticket or not header.timeout or not header.connection:
         return "ticket, timeout and connection are not 0"
+    if header.transport not in _ALL_TRANSPORTS:
+        return "transport is known"
     if not is_group(header.group) or not is_member(header.home):
         return "group and home can exist"
     if find_operation(header.operation) is None:
@@ -191,7 +194,10 @@ def _order_rules(header: ConnectionOrderHeader, frame: Data) -> str:
             return "" if _is_whole(frame, _ANSWERS) else "the body is a whole frame for the client"
         case Order.CLOSE:
             return _text_rules(frame)
-        case Order.TRUST | Order.DISTRUST:
+        case Order.TRUST:
+            is_whole = header.client > 0 and header.session > 0
+            return _no_body(frame) if is_whole else "who is trusted has client and session"
+        case Order.DISTRUST | Order.END:
             return _no_body(frame)
         case _:
             return "order is known"
@@ -200,26 +206,30 @@ def _order_rules(header: ConnectionOrderHeader, frame: Data) -> str:
 def _gone_rules(header: ConnectionGoneHeader, frame: Data) -> str:
     if not header.connection or not header.number:
         return "connection and number are not 0"
+    if header.is_open > 1:
+        return "open is a flag"
     return _no_body(frame)
 
 
 def _op_rules(header: FeedOpHeader, frame: Data) -> str:
-    if not 1 <= header.op <= header.commit <= OP_MAX:
-        return "1 <= op <= commit, in range"
+    if not header.previous < header.op <= OP_MAX:
+        return "previous < op, in range"
     return "" if _is_whole(frame, (FrameKind.PREPARE,)) else "the body is a whole prepare"
 
 
 def _image_rules(header: FeedImageHeader, frame: Data) -> str:
-    if header.op > OP_MAX:
-        return "op is in range"
+    if not header.op <= header.commit <= OP_MAX:
+        return "op <= commit, in range"
     piece_bytes = len(frame) - HEADER_BYTES
     is_within = piece_bytes > 0 and header.offset + piece_bytes <= header.total
     return "" if is_within else "the piece is within the image"
 
 
 def _ask_rules(header: FeedAskHeader, frame: Data) -> str:
-    if header.commit > OP_MAX or header.image_op > OP_MAX or header.is_point > 1:
-        return "commit and image_op are in range and point a flag"
+    if not header.op <= header.commit <= OP_MAX:
+        return "op <= commit, in range"
+    if header.has_image > 1 or header.is_lacking > 1:
+        return "image and lacking are flags"
     return _no_body(frame)
 
 

@@ -19,35 +19,37 @@ class FeedOpHeader(Header, frozen=True):
     """One committed metadata op; the body is its prepare, as a whole frame."""
 
     op: int = 0
-    commit: int = 0  # of shard 0
+    previous: int = 0  # the op that was fed before it
 
 
 class FeedImageHeader(Header, frozen=True):
     """A piece of the metadata after `op`."""
 
     op: int = 0
+    commit: int = 0  # of shard 0
     offset: int = 0
     total: int = 0
 
 
 class FeedAskHeader(Header, frozen=True):
-    """A shard asks for what follows its commit, or with `is_point` only for shard 0's commit."""
+    """How far a shard is, and what it asks for: what follows, or only shard 0's commit."""
 
+    op: int = 0  # the last op that it was fed
     commit: int = 0
-    number: int = 0
-    image_op: int = 0  # the image that is being received, and how much of it is there
-    image_offset: int = 0
+    number: int = 0  # of the question for shard 0's commit; 0 if it asks none
+    settled: int = 0  # one above the revision at which its partitions are as metadata says
     orders: int = 0  # the last order taken
-    is_point: int = 0
+    has_image: int = 0
+    is_lacking: int = 0  # whether it wants what follows `op`
 
 
 class FeedPointHeader(Header, frozen=True):
     """How far shard 0's commit is, read after it took the question of this number."""
 
+    op: int = 0  # the last op that was fed
     commit: int = 0
     number: int = 0
     departures: int = 0  # the last departure taken
-    orders: int = 0  # the last order sent
 
 
 class GatherHeader(Header, frozen=True):
@@ -63,7 +65,9 @@ class LoadedHeader(Header, frozen=True):
     commit: int = 0
 
 
-FEED_OP = Layout(FrameKind.FEED_OP, FeedOpHeader, reserved_zero=True, op=(128, 8), commit=(136, 8))
+FEED_OP = Layout(
+    FrameKind.FEED_OP, FeedOpHeader, reserved_zero=True, op=(128, 8), previous=(136, 8)
+)
 FEED_IMAGE = Layout(
     FrameKind.FEED_IMAGE,
     FeedImageHeader,
@@ -71,6 +75,7 @@ FEED_IMAGE = Layout(
     op=(128, 8),
     offset=(136, 8),
     total=(144, 8),
+    commit=(152, 8),
 )
 FEED_ASK = Layout(
     FrameKind.FEED_ASK,
@@ -78,10 +83,11 @@ FEED_ASK = Layout(
     reserved_zero=True,
     commit=(128, 8),
     number=(136, 8),
-    image_op=(144, 8),
-    image_offset=(152, 8),
+    op=(144, 8),
+    settled=(152, 8),
     orders=(160, 8),
-    is_point=(168, 1),
+    has_image=(168, 1),
+    is_lacking=(169, 1),
 )
 FEED_POINT = Layout(
     FrameKind.FEED_POINT,
@@ -90,7 +96,7 @@ FEED_POINT = Layout(
     commit=(128, 8),
     number=(136, 8),
     departures=(144, 8),
-    orders=(152, 8),
+    op=(152, 8),
 )
 GATHER = Layout(
     FrameKind.GATHER, GatherHeader, reserved_zero=True, number=(128, 8), subject=(136, 1)

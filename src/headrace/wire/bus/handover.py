@@ -13,6 +13,7 @@ class Order(IntEnum):
     TRUST = 2
     DISTRUST = 3
     CLOSE = 4
+    END = 5  # distrust it: what its session rested on no longer holds
 
 
 class ConnectionSetupHeader(Header, frozen=True):
@@ -40,13 +41,17 @@ class ConnectionOrderHeader(Header, frozen=True):
     connection: int = 0
     number: int = 0
     order: int = 0
+    client: int = 0  # who is trusted
+    session: int = 0
+    user_id: int = 0
 
 
 class ConnectionGoneHeader(Header, frozen=True):
-    """A connection that shard 0 knows has closed; numbered per home, from 1 without a gap."""
+    """A connection has closed, or lost its session; numbered per home, from 1 without a gap."""
 
     connection: int = 0
     number: int = 0
+    is_open: int = 0  # whether it may log in again
 
 
 CONNECTION_SETUP = Layout(
@@ -75,6 +80,9 @@ CONNECTION_ORDER = Layout(
     connection=(128, 16),
     number=(144, 8),
     order=(152, 1),
+    user_id=(156, 4),
+    client=(160, 16),
+    session=(176, 8),
 )
 CONNECTION_GONE = Layout(
     FrameKind.CONNECTION_GONE,
@@ -82,4 +90,5 @@ CONNECTION_GONE = Layout(
     reserved_zero=True,
     connection=(128, 16),
     number=(144, 8),
+    is_open=(152, 1),
 )

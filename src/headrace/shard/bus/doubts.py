@@ -1,0 +1,107 @@
+"""Requests that this shard would refuse by its image: shard 0's commit is asked for first.
+
+What is not found here, or not allowed, may be by now. So the request waits until the image has
+reached what shard 0 had committed when it was asked, and is judged again (O5.2).
+
+Flow: route.
+"""
+
+from collections.abc import Callable
+
+from headrace.base.limits import OP_MAX
+from headrace.base.placement import METADATA_SHARD
+from headrace.ports.bus import SendToMember
+from headrace.ports.network import Buffer
+from headrace.shard.bus.image import MetadataImage
+from headrace.shard.front.answers import Answers
+from headrace.shard.front.connections import Connection
+from headrace.shard.turn import Turn
+from headrace.wire.bus.feed import FEED_ASK, FeedAskHeader
+from headrace.wire.requests import RequestHeader, without_marks
+
+_DOUBTS_MAX = 4096
+_UNKNOWN = OP_MAX + 1
+
+
+class _Doubted:
+    """A request, and what it waits for."""
+
+    __slots__ = ("commit", "frame", "number", "ticket")
+
+    def __init__(self, number: int, ticket: int, frame: Buffer) -> None:
+        self.number = number
+        self.ticket = ticket
+        self.frame = frame
+        self.commit = _UNKNOWN  # of shard 0, once it has answered
+
+
+class Doubts:
+    """The requests that are judged again, in the order in which they came."""
+
+    def __init__(self, image: MetadataImage, answers: Answers, turn: Turn) -> None:
+        self._image = image
+        self._answers = answers
+        self._turn = turn
+        self._waiting: list[_Doubted] = []
+        self._route: Callable[[Connection, Buffer], None]
+
+    def begin(self, route: Callable[[Connection, Buffer], None]) -> None:
+        """Take who judges a request again."""
+        self._route = route
+
+    def put(self, connection: Connection, header: RequestHeader, frame: Buffer) -> bool:
+        """Have a request wait until it can be refused; return whether there is room for it."""
+        if len(self._waiting) >= _DOUBTS_MAX:
+            return False
+        self._turn.probes.hit("doubts.asked")
+        number = self._turn.new_token()
+        ticket = self._answers.wait(connection.number, without_marks(header))
+        self._waiting.append(_Doubted(number, ticket, frame))
+        self._ask(number)
+        return True
+
+    def _ask(self, number: int) -> None:
+        image = self._image
+        header = FeedAskHeader(op=image.last_op, commit=image.commit, number=number)
+        self._turn.out.append(SendToMember(METADATA_SHARD, (FEED_ASK.encode(header),)))
+
+    def on_point(self, number: int, commit: int) -> None:
+        """Take what shard 0 had committed when it was asked under a number."""
+        for doubted in self._waiting:
+            if doubted.number == number:
+                doubted.commit = commit
+
+    def go_on(self) -> None:
+        """Judge again what the image is current for."""
+        commit = self._image.commit
+        ready = [each for each in self._waiting if each.commit <= commit]
+        if not ready:
+            return
+        self._waiting = [each for each in self._waiting if each.commit > commit]
+        self._image.is_current = True
+        for each in ready:
+            waiting = self._answers.end(each.ticket)
+            if waiting is not None:
+                connection = self._answers.connections.get(waiting.connection)
+                assert connection is not None, "who waits is connected"
+                self._route(connection, each.frame)
+        self._image.is_current = False
+
+    def tick(self) -> None:
+        """Forget those for whom nobody waits any more; ask again, as a lane may have dropped it."""
+        self._waiting = [each for each in self._waiting if self._answers.is_waiting(each.ticket)]
+        for each in self._waiting:
+            if each.commit == _UNKNOWN:
+                self._ask(each.number)
+
+    def tickets(self) -> list[int]:
+        """Return the tickets of the requests that wait here."""
+        tickets = [each.ticket for each in self._waiting]
+        return [ticket for ticket in tickets if self._answers.is_waiting(ticket)]
+
+    def check(self) -> None:
+        """Assert that whoever can be judged is, and what waits is bounded."""
+        commit = self._image.commit
+        for each in self._waiting:
+            assert each.commit > commit, "what can be judged is judged"
+        assert len(self._waiting) <= _DOUBTS_MAX, "what waits is bounded"

@@ -1,0 +1,341 @@
+"""A shard's place on the bus: frames of other members in, what is meant for them out.
+
+Two kinds: `MainExchange` of shard 0, which has the metadata and all sessions, and `PeerExchange` of
+every other. What both do: forward requests of their clients, and serve those of others.
+
+Flow: route, reply.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from headrace.base.connection_numbers import home_of
+from headrace.base.limits import HEADER_BYTES
+from headrace.base.placement import METADATA_SHARD
+from headrace.ports.bus import BusFrames, BusRefused, FrameLost, MemberLost, SendToMember
+from headrace.ports.network import Buffer, CloseConnection, ConnectionTrusted, SendToConnection
+from headrace.shard.bus.doubts import Doubts
+from headrace.shard.bus.drops import Drops
+from headrace.shard.bus.feed import Feed
+from headrace.shard.bus.forwards import Forwards
+from headrace.shard.bus.guests import Guests
+from headrace.shard.bus.homes import Homes
+from headrace.shard.bus.image import MetadataImage
+from headrace.shard.bus.remote_sessions import RemoteSessions
+from headrace.shard.effects import ShardEffect
+from headrace.shard.front.connections import Connection, Connections
+from headrace.shard.logins.room import LoginRoom
+from headrace.shard.owned.partitions import Partitions
+from headrace.shard.turn import Turn
+from headrace.wire.bus.decode import decode_bus
+from headrace.wire.bus.feed import (
+    FEED_ASK,
+    FeedAskHeader,
+    FeedImageHeader,
+    FeedOpHeader,
+    FeedPointHeader,
+)
+from headrace.wire.bus.forwarded import ForwardedReplyHeader, ForwardedRequestHeader
+from headrace.wire.bus.handover import ConnectionGoneHeader, ConnectionOrderHeader
+from headrace.wire.errors import CorruptError, RemoteError
+from headrace.wire.numbers import FrameKind, Operation
+from headrace.wire.replica.prepares import PREPARE
+
+ASK_TICKS = 10
+_OF_SESSIONS = (Operation.REGISTER, Operation.LOGOUT)
+_OF_CONNECTIONS = (SendToConnection, ConnectionTrusted, CloseConnection)
+
+Handler: TypeAlias = Callable[[int, Any, Buffer], None]
+
+
+class Exchange:
+    """What both kinds do."""
+
+    def __init__(self, shard: int, forwards: Forwards, guests: Guests, turn: Turn) -> None:
+        self._shard = shard
+        self.forwards = forwards
+        self.guests = guests
+        self._turn = turn
+        self.drops = Drops()
+        self._on_kind: dict[int, Handler] = {
+            FrameKind.FORWARDED_REQUEST: self._on_request,
+            FrameKind.FORWARDED_REPLY: self._on_reply,
+        }
+        self.on_event: dict[type, Callable[[Any], None]] = {
+            BusFrames: self._on_frames,
+            BusRefused: self._on_refused,
+            FrameLost: self._on_lost,
+            MemberLost: self._on_member_lost,
+        }
+
+    def _on_frames(self, event: BusFrames) -> None:
+        for sender, frame in event.frames:
+            try:
+                kind, header = decode_bus(frame)
+            except RemoteError:
+                self._turn.probes.hit("bus.refused")
+                continue
+            handler = self._on_kind.get(kind)
+            if handler is None:
+                self._turn.probes.hit("bus.foreign")
+            else:
+                handler(sender, header, memoryview(frame)[HEADER_BYTES:])
+
+    def _on_request(self, sender: int, header: ForwardedRequestHeader, frame: Buffer) -> None:
+        if header.home != sender:
+            self._turn.probes.hit("bus.refused")
+        else:
+            self.guests.on_request(header, frame)
+
+    def _on_reply(self, sender: int, header: ForwardedReplyHeader, frame: Buffer) -> None:
+        self.forwards.on_reply(sender, header, bytes(frame))
+
+    def _on_refused(self, event: BusRefused) -> None:
+        self.drops.count_event(event)
+        if event.kind == FrameKind.FORWARDED_REQUEST:
+            self.forwards.on_refused(event)
+
+    def _on_lost(self, event: FrameLost) -> None:
+        self.drops.count_event(event)
+
+    def _on_member_lost(self, event: MemberLost) -> None:
+        self._turn.probes.hit("bus.member_lost")  # The supervisor stops this shard too.
+
+    def translate(self, effects: list[ShardEffect]) -> list[ShardEffect]:
+        """Return the effects of a turn with those for other shards' connections made to frames."""
+        out: list[ShardEffect] = []
+        for effect in effects:
+            if isinstance(effect, _OF_CONNECTIONS):
+                if self.guests.is_guest(effect.connection):
+                    if isinstance(effect, SendToConnection):
+                        out.append(self.guests.answer(effect))
+                    elif isinstance(effect, CloseConnection):
+                        self.guests.close(effect.connection)
+                    continue
+                if home_of(effect.connection) != self._shard:
+                    out += self._order(effect)
+                    continue
+            out.append(effect)
+        return out
+
+    def _order(
+        self, effect: SendToConnection | ConnectionTrusted | CloseConnection
+    ) -> list[SendToMember]:
+        """Return what the home of a connection is told; a guest that was answered is told nothing."""
+        return []
+
+    def tickets(self) -> list[int]:
+        """Return the tickets of the requests that wait for other shards."""
+        return self.forwards.tickets()
+
+    def tick(self) -> None:
+        """Do what waits for time."""
+        self.forwards.tick()
+
+    def check(self) -> None:
+        """Assert what holds between turns."""
+        self.forwards.check()
+        self.guests.check()
+
+
+class MainExchange(Exchange):
+    """Of shard 0."""
+
+    def __init__(  # noqa: PLR0913 - it joins the parts
+        self,
+        forwards: Forwards,
+        guests: Guests,
+        turn: Turn,
+        *,
+        feed: Feed,
+        connections: Connections,
+        room: LoginRoom,
+        route: Callable[[Connection, Buffer], None],
+        shard_count: int,
+    ) -> None:
+        """Make it; `route` takes the frames of connections."""
+        super().__init__(METADATA_SHARD, forwards, guests, turn)
+        self.feed = feed
+        self._connections = connections
+        self._room = room
+        self._route = route
+        self._homes = Homes(connections, shard_count)
+        feed.departures = self._homes.departures
+        self._on_kind[FrameKind.FEED_ASK] = self._on_ask
+        self._on_kind[FrameKind.CONNECTION_GONE] = self._on_gone
+
+    def _on_request(self, sender: int, header: ForwardedRequestHeader, frame: Buffer) -> None:
+        if header.operation not in _OF_SESSIONS or header.home != sender:
+            super()._on_request(sender, header, frame)
+            return
+        connection = self._connections.get(header.connection)
+        if connection is None or home_of(connection.number) != sender:
+            self._turn.probes.hit("bus.refused")  # Its home was told that it is gone, or will be.
+        else:
+            self._route(connection, frame)
+
+    def _on_ask(self, sender: int, header: FeedAskHeader, _: Buffer) -> None:
+        self._turn.out += self._homes.on_taken(sender, header.orders)
+        self.feed.on_ask(sender, header)
+
+    def _on_gone(self, sender: int, header: ConnectionGoneHeader, _: Buffer) -> None:
+        if home_of(header.connection) != sender:
+            self._turn.probes.hit("bus.refused")
+            return
+        if not self._homes.departures[sender].is_next(header.number):
+            return
+        connection = self._connections.get(header.connection)
+        if connection is None:
+            return
+        if header.is_open:
+            if connection.is_bound:
+                self._room.disconnects.release(connection)
+            return
+        self._connections.close(header.connection)
+        self._room.on_closed(connection)
+
+    def _on_refused(self, event: BusRefused) -> None:
+        super()._on_refused(event)
+        if event.kind == FrameKind.CONNECTION_ORDER:
+            self._homes.orders[event.member].refused()
+
+    def _order(
+        self, effect: SendToConnection | ConnectionTrusted | CloseConnection
+    ) -> list[SendToMember]:
+        if self._connections.get(effect.connection) is None:
+            return super()._order(effect)
+        return [self._homes.order(effect)]
+
+    def end_turn(self, effects: list[ShardEffect]) -> list[ShardEffect]:
+        """Feed what was applied, and return what leaves the shard."""
+        self.feed.after_turn()
+        effects += self._turn.out
+        self._turn.out.clear()
+        return self.translate(effects)
+
+    def check(self) -> None:
+        """Assert what holds between turns."""
+        super().check()
+        self.feed.check()
+        self._homes.check()
+
+
+class PeerExchange(Exchange):
+    """Of a shard without the metadata group."""
+
+    def __init__(  # noqa: PLR0913 - it joins the parts
+        self,
+        shard: int,
+        forwards: Forwards,
+        guests: Guests,
+        turn: Turn,
+        *,
+        image: MetadataImage,
+        sessions: RemoteSessions,
+        doubts: Doubts,
+        partitions: Partitions,
+    ) -> None:
+        super().__init__(shard, forwards, guests, turn)
+        self._image = image
+        self.sessions = sessions
+        self._doubts = doubts
+        self._partitions = partitions
+        self.is_awake = False  # whether something may go on that waited for the image
+        self._is_lacking = True
+        self._asked_at = -ASK_TICKS
+        self._told_settled = -1
+        self._pieces: list[bytes] = []  # of an image that is coming
+        self._image_op = 0
+        self._on_kind[FrameKind.FEED_OP] = self._on_op
+        self._on_kind[FrameKind.FEED_IMAGE] = self._on_image
+        self._on_kind[FrameKind.FEED_POINT] = self._on_point
+        self._on_kind[FrameKind.CONNECTION_ORDER] = self._on_connection_order
+
+    def _on_op(self, _: int, header: FeedOpHeader, frame: Buffer) -> None:
+        body = memoryview(frame)[HEADER_BYTES:]
+        if not self._image.apply(header.previous, PREPARE.decode(frame), body):
+            self._lack()
+
+    def _on_image(self, _: int, header: FeedImageHeader, piece: Buffer) -> None:
+        have = sum(len(each) for each in self._pieces)
+        if header.offset == 0:
+            self._pieces, self._image_op, have = [], header.op, 0
+        if header.op != self._image_op or header.offset != have:
+            self._lack()
+            return
+        self._pieces.append(bytes(piece))
+        if have + len(piece) == header.total:
+            data, self._pieces = b"".join(self._pieces), []
+            if header.op >= self._image.last_op:
+                try:
+                    self._image.install(header.op, header.commit, data)
+                except CorruptError:
+                    self._lack()
+
+    def _on_point(self, _: int, header: FeedPointHeader, __: Buffer) -> None:
+        self.sessions.on_taken(header.departures)
+        self._is_lacking = not self._image.confirm(header.op, header.commit)
+        if self._is_lacking:
+            self._lack()
+        if header.number:
+            self._doubts.on_point(header.number, header.commit)
+            self.is_awake = True
+
+    def _lack(self) -> None:
+        """Ask for what is missing; what was on its way before the answer may ask once more."""
+        self._turn.probes.hit("feed.gap")
+        self._is_lacking = True
+
+    def _on_connection_order(self, _: int, header: ConnectionOrderHeader, body: Buffer) -> None:
+        self.sessions.on_order(header, body)
+
+    def _on_refused(self, event: BusRefused) -> None:
+        super()._on_refused(event)
+        if event.kind == FrameKind.CONNECTION_GONE:
+            self.sessions.departures.refused()
+
+    def after_feed(self) -> None:
+        """Go on with what waited for the image; partitions are as it says by now."""
+        self.is_awake = False
+        self.forwards.after_feed()
+        self.guests.after_feed()
+        self._doubts.go_on()
+
+    def after_turn(self) -> None:
+        """Tell shard 0 how far this shard is, if that matters to it."""
+        self.sessions.close_answered()
+        settled = self._partitions.purged_revision
+        if settled != self._told_settled:
+            self._ask()
+
+    def tick(self) -> None:
+        """Do what waits for time."""
+        super().tick()
+        if self._turn.clock.now - self._asked_at >= ASK_TICKS:
+            self._ask()
+            self._doubts.tick()
+
+    def tickets(self) -> list[int]:
+        """Return the tickets of the requests that wait for other shards."""
+        return [*super().tickets(), *self._doubts.tickets()]
+
+    def _ask(self) -> None:
+        image = self._image
+        self._asked_at = self._turn.clock.now
+        self._told_settled = self._partitions.purged_revision
+        header = FeedAskHeader(
+            op=image.last_op,
+            commit=image.commit,
+            settled=self._told_settled + 1,
+            orders=self.sessions.orders.taken,
+            has_image=int(image.is_caught_up),
+            is_lacking=int(self._is_lacking),
+        )
+        self._turn.out.append(SendToMember(METADATA_SHARD, (FEED_ASK.encode(header),)))
+
+    def check(self) -> None:
+        """Assert what holds between turns."""
+        super().check()
+        self._image.check()
+        self._doubts.check()
+        self.sessions.check()

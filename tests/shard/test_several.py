@@ -1,0 +1,250 @@
+"""A node of several shards is one node to its clients: whatever shard they live on."""
+
+from collections import Counter
+
+import pytest
+
+from headrace.base.ids import GroupId, Namespace, PartitionId, StreamId, TopicId, pack_namespace
+from headrace.base.placement import owner_of
+from headrace.ports.bus import BusFrames, DropReason, MemberLost
+from headrace.shard.bus.drops import Variant
+from headrace.wire.commands import messages, streams, system, topics, users
+from headrace.wire.commands.session import LOGOUT
+from headrace.wire.errors import Code, RefusedError
+from headrace.wire.evictions import EvictedError
+from headrace.wire.identifiers import First, ToPartition
+from headrace.wire.numbers import FrameKind, UserStatus
+from headrace.wire.replies import read_answer
+from tests.shard.several import HomedClient, Several
+from tests.shard.test_node import ME
+from tests.wire.bus_frames import bus_frame
+
+PARTITIONS = 16
+NEW_USER = users.CreateUser(username="guest", password=b"secret", status=UserStatus.ACTIVE)
+
+
+def with_topic(node: Several, home: int = 0) -> HomedClient:
+    client = node.client(home)
+    client.ask(streams.CREATE_STREAM, streams.CreateStream("s"))
+    client.ask(topics.CREATE_TOPIC, topics.CreateTopic("s", PARTITIONS, "t"))
+    node.rest()
+    return client
+
+
+def poll(client: HomedClient, partition: int) -> messages.PolledMessages:
+    request = messages.PollMessages(
+        consumer=ME,
+        stream="s",
+        topic="t",
+        partition_id=partition,
+        strategy=First(),
+        count=100,
+        auto_commit=False,
+    )
+    polled = client.ask(messages.POLL_MESSAGES, request)
+    assert isinstance(polled, messages.PolledMessages)
+    return polled
+
+
+@pytest.mark.parametrize("home", [0, 1, 2])
+def test_a_message_comes_back_whatever_shard_has_its_partition(home: int) -> None:
+    node = Several(3)
+    client = with_topic(node, home)
+    owned = [len(member.shard.partitions.locals) for member in node.members]
+    assert sum(owned) == PARTITIONS
+    assert all(owned), "every shard has some"
+    for partition in range(PARTITIONS):
+        sent = client.send("s", "t", [b"to %d" % partition], to=ToPartition(partition))
+        assert sent.base_offset == 0
+        assert b"to %d" % partition in bytes(poll(client, partition).batches)
+
+
+def test_what_a_shard_does_not_know_is_refused_only_after_shard_0_was_asked() -> None:
+    node = Several(3)
+    maker = with_topic(node, 0)
+    client = node.client(1)
+    node.held.add((0, 1))  # Shard 1 hears nothing for a while, and less than a second.
+    maker.ask(topics.CREATE_TOPIC, topics.CreateTopic("s", 1, "new"))
+    client.post(client.send_frame_of("s", "new", [b"early"]))
+    assert not client.has_answer()
+    node.held.clear()
+    node.rest()
+    (sent,) = messages.SEND_MESSAGES.decode_reply(read_answer(client.take()))
+    assert sent.base_offset == 0
+    with pytest.raises(RefusedError) as refused:
+        client.send("s", "never", [b"nowhere"])
+    assert refused.value.code in (Code.TOPIC_NAME_NOT_FOUND, Code.RESOURCE_NOT_FOUND)
+
+
+def test_a_request_that_its_owner_does_not_answer_gets_57_at_its_deadline() -> None:
+    """O4.3: the home is the one place where requests wait."""
+    node = Several(3)
+    client = with_topic(node, 1)
+    partition = node.partition_of(2, PARTITIONS)
+    node.held.add((1, 2))
+    client.post(client.send_frame_of("s", "t", [b"late"], to=ToPartition(partition)))
+    node.settle(990)
+    assert not client.has_answer()
+    node.settle(30)
+    with pytest.raises(RefusedError) as refused:
+        read_answer(client.take())
+    assert refused.value.code == Code.TRANSIENT_NOT_COMMITTED
+    node.held.clear()
+    node.rest()
+    assert not client.has_answer(), "a request is answered once"
+
+
+def test_a_request_that_its_lane_refuses_gets_58_at_once() -> None:
+    node = Several(3)
+    client = with_topic(node, 1)
+    node.full.add((1, 2))
+    to = ToPartition(node.partition_of(2, PARTITIONS))
+    with pytest.raises(RefusedError) as refused:
+        client.send("s", "t", [b"no place"], to=to)
+    assert refused.value.code == Code.TRANSIENT_NOT_ACCEPTED
+    assert client.send("s", "t", [b"here"], to=ToPartition(node.partition_of(1))).base_offset == 0
+
+
+def test_a_shard_whose_image_is_not_confirmed_serves_nothing_after_a_second() -> None:
+    node = Several(2)
+    client = with_topic(node, 1)
+    to = ToPartition(node.partition_of(1))
+    node.held.add((0, 1))
+    node.settle(90)
+    assert client.send("s", "t", [b"confirmed a moment ago"], to=to).base_offset == 0
+    node.settle(30)
+    with pytest.raises(RefusedError) as refused:
+        client.send("s", "t", [b"too old"], to=to)
+    assert refused.value.code == Code.TRANSIENT_NOT_ACCEPTED
+    node.held.clear()
+    node.settle()
+    assert client.send("s", "t", [b"again"], to=to).base_offset == 1
+
+
+def test_a_shard_that_missed_ops_gets_them_again() -> None:
+    node = Several(2)
+    client = with_topic(node, 0)
+    node.full.add((0, 1))
+    for number in range(5):
+        client.ask(topics.CREATE_TOPIC, topics.CreateTopic("s", 2, f"missed{number}"))
+    image = node.image(1)
+    assert image.commit < node.main.shard.metadata.commit
+    node.full.clear()
+    node.settle()
+    assert image.commit == node.main.shard.metadata.commit
+    assert image.machine.state_hash() == node.main.shard.metadata.machine.state_hash()
+
+
+def test_a_login_on_another_shard_takes_the_session() -> None:
+    node = Several(3)
+    first = node.client(1, client=77)
+    second = node.client(2, client=77)
+    assert second.ask(system.PING) is None
+    with pytest.raises((RefusedError, EvictedError)):
+        first.ask(streams.GET_STREAMS)
+    assert second.ask(streams.GET_STREAMS) == ()
+
+
+@pytest.mark.parametrize("home", [1, 2])
+def test_who_logs_out_or_goes_is_gone_for_shard_0(home: int) -> None:
+    node = Several(3)
+    client = node.client(home, client=5)
+    assert node.main.shard.metadata.sessions.is_connected(5)
+    client.ask(LOGOUT)
+    assert not node.main.shard.metadata.sessions.is_connected(5)
+    client.login("iggy", b"iggy")
+    node.close(client.connection)
+    node.settle()
+    assert not node.main.shard.metadata.sessions.is_connected(5)
+    assert len(node.main.shard.front.connections) == 0
+
+
+def test_a_deleted_user_is_served_by_no_shard() -> None:
+    """SE-4 on every shard."""
+    node = Several(3)
+    root = with_topic(node, 0)
+    root.ask(users.CREATE_USER, NEW_USER)
+    guest = HomedClient(node, 2, 9)
+    guest.login("guest", b"secret")
+    root.ask(users.DELETE_USER, users.DeleteUser("guest"))
+    node.settle()
+    with pytest.raises((RefusedError, EvictedError, IndexError, KeyError)):
+        guest.ask(streams.GET_STREAMS)
+    assert [number for number, _ in node.members[2].closed] == [guest.connection]
+
+
+def test_a_purge_is_answered_after_every_owner_has_applied_it() -> None:
+    node = Several(3)
+    client = with_topic(node, 0)
+    for partition in range(PARTITIONS):
+        client.send("s", "t", [b"old"], to=ToPartition(partition))
+    node.held.add((0, 2))
+    client.post(client.make_frame(topics.PURGE_TOPIC, topics.PurgeTopic("s", "t")))
+    node.settle(20)
+    assert not client.has_answer()
+    node.held.clear()
+    node.settle()
+    read_answer(client.take())
+    assert all(poll(client, partition).messages_count == 0 for partition in range(PARTITIONS))
+
+
+def test_what_was_acknowledged_survives_two_restarts_of_all_shards() -> None:
+    node = Several(3)
+    client = with_topic(node, 1)
+    for number in range(2):
+        for partition in range(PARTITIONS):
+            client.send("s", "t", [b"kept"], to=ToPartition(partition))
+        node.crash()
+        client = node.client(1)
+        for partition in range(PARTITIONS):
+            assert poll(client, partition).messages_count == number + 1
+
+
+def marks(node: Several, shard: int) -> Counter[str]:
+    """Return how often a shard has reached its rare branches."""
+    return Counter(node.members[shard].shard.marks.counts)
+
+
+def test_an_owner_whose_image_is_behind_waits_for_what_the_home_knows() -> None:
+    """O5.2: a client finds what it made, whatever shard serves it."""
+    node = Several(3)
+    client = with_topic(node, 1)
+    node.held.add((0, 2))
+    client.ask(topics.CREATE_TOPIC, topics.CreateTopic("s", PARTITIONS, "new"))
+    group = pack_namespace(Namespace(StreamId(0), TopicId(1), PartitionId(0)))
+    at = next(at for at in range(PARTITIONS) if owner_of(GroupId(group + at), 3) == 2)
+    client.post(client.send_frame_of("s", "new", [b"early"], to=ToPartition(at)))
+    assert not client.has_answer()
+    assert marks(node, 2)["guests.early"] == 1
+    node.held.clear()
+    node.rest()
+    (sent,) = messages.SEND_MESSAGES.decode_reply(read_answer(client.take()))
+    assert sent.base_offset == 0
+
+
+def test_what_no_member_sends_is_dropped_and_counted() -> None:
+    node = Several(2)
+    before = marks(node, 1)
+    frames = ((0, b"nonsense"), (0, bus_frame(FrameKind.LOADED)))
+    node.members[1].step(BusFrames(frames))
+    gained = marks(node, 1) - before
+    assert (gained["bus.refused"], gained["bus.foreign"]) == (1, 1)
+
+
+def test_a_member_that_is_lost_is_counted() -> None:
+    node = Several(2)
+    node.members[1].step(MemberLost(0, "closed"))
+    assert marks(node, 1)["bus.member_lost"] == 1
+
+
+def test_drops_are_counted_by_kind_and_reason() -> None:
+    """SH-18: nothing is dropped where nothing was lost; a pair shows with its first drop."""
+    node = Several(3)
+    client = with_topic(node, 1)
+    exchange = node.members[1].exchange
+    assert list(exchange.drops.counts()) == []
+    node.full.add((1, 2))
+    with pytest.raises(RefusedError):
+        client.send("s", "t", [b"x"], to=ToPartition(node.partition_of(2, PARTITIONS)))
+    (drop,) = exchange.drops.counts()
+    assert (drop.variant, drop.reason, drop.count) == (Variant.PARTITION, DropReason.FULL, 1)
