@@ -121,7 +121,7 @@ class Exchange:
     def _order(
         self, effect: SendToConnection | ConnectionTrusted | CloseConnection
     ) -> list[SendToMember]:
-        """Return what the home of a connection is told; a guest that was answered is told nothing."""
+        """Return what the home of a connection is told; a guest that was answered: nothing."""
         return []
 
     def tickets(self) -> list[int]:
