@@ -3,10 +3,13 @@
 from collections.abc import Iterable
 from typing import Any
 
+from headrace.base.ids import ShardId
+from headrace.base.placement import Placement
 from headrace.base.units import parse_duration
 from headrace.metadata.admission import TopicDefaults
 from headrace.ports.disk import FileReplaced
-from headrace.ports.host import StopWanted
+from headrace.ports.host import StopWanted, TurnBegun
+from headrace.ports.segments import SegmentFile
 from headrace.wire.commands import groups, messages, streams, topics, users
 from headrace.wire.commands.clock import ACCEPT_TIME
 from headrace.wire.commands.command import Command
@@ -50,9 +53,14 @@ class Commands:
     clock NODE DIFFERENCE             set the wall clock: so far from the true time
     hold NODE WHAT, release NODE WHAT answers of the disk do not come, then do; WHAT: syncs,
                                       segments, all that concerns metadata or partitions, or
-                                      checkpoints (that the file of one is written)
+                                      checkpoints (that the file of one is written); or turns: what
+                                      a node has still to compare waits for other events
     answer NODE WHAT                  answers come that were held, and later ones do not
     fail NODE WORD..., mend NODE      writes and syncs of segments fail, then do no longer
+    undeletable NODE WORD...          files of deleted partitions cannot be removed, until `mend`
+    siblings NODE COUNT               put files of so many deleted partitions into its folder: some
+                                      are of other shards
+    reconcile NODE                    show how far its partitions are from what metadata says
     stop NODE, kill NODE, cut NODE    end it: cleanly; at once; with the power
     boot NODE                         start it again
     isolate NODE, heal NODE           it neither hears other nodes nor is heard, then does
@@ -78,6 +86,8 @@ class Commands:
     def do_nodes(self, count: str, *words: str) -> list[str]:
         settings: dict[str, Any] = _options(words)
         durability = settings.pop("durability", "persisted")
+        if "shards" in settings:
+            settings["placement"] = Placement(ShardId(0), settings.pop("shards"))
         defaults = TopicDefaults(
             durability=durability,
             consumer_offset_durability=durability,
@@ -113,6 +123,8 @@ class Commands:
                 held.is_syncing = False
             case "segments":
                 held.is_reading_segments = False
+            case "turns":
+                held.is_turning = False
             case "checkpoints":
                 held.hold_store(_STORES["partitions"], FileReplaced)
             case _:
@@ -125,6 +137,11 @@ class Commands:
                 held.is_syncing = True
             case "segments":
                 held.is_reading_segments = True
+            case "turns":
+                held.is_turning = True
+                if held.has_turn_held:
+                    held.has_turn_held = False
+                    held.step(TurnBegun())
             case "checkpoints":
                 held.release_store(_STORES["partitions"])
             case _:
@@ -142,7 +159,23 @@ class Commands:
         self._node(node).segments.failing = " ".join(words)
 
     def do_mend(self, node: str) -> None:
-        self._node(node).segments.failing = None
+        self._node(node).segments.failing = self._node(node).segments.undeletable = None
+
+    def do_undeletable(self, node: str, *words: str) -> None:
+        self._node(node).segments.undeletable = " ".join(words)
+
+    def do_siblings(self, node: str, count: str) -> None:
+        for number in range(int(count)):
+            file = SegmentFile((7 << 32) + number, 1, 0, 0)
+            self._node(node).segments.logs[file] = bytearray(b"another's")
+
+    def do_reconcile(self, node: str) -> list[str]:
+        found = self._node(node).shard.partitions.reconcile_status()
+        return [
+            f"wanted {found.wanted}, actual {found.actual}, staged {found.staged}",
+            *[f"{each.phase}: {each.partition}" for each in found.tombstoned],
+            *[f"{each.cause.value} failed {each.count} times" for each in found.failures],
+        ]
 
     def do_stop(self, node: str) -> None:
         self._node(node).step(StopWanted())

@@ -11,6 +11,7 @@ from headrace.ports.segments import (
     ListPartitions,
     LogEnd,
     OpenSegments,
+    PartitionRemoved,
     PartitionsListed,
     QuarantinePartition,
     ReadIndex,
@@ -45,6 +46,7 @@ class FakeFiles:
         self.is_full = False
         self.failing: str | None = None  # what a write or a sync says when it fails
         self.reads_fail = False
+        self.undeletable: str | None = None  # what the removal of a partition says when it fails
         self.reads: list[ReadSegment] = []
         self.removed: list[SegmentFile] = []
         self.quarantined: list[tuple[SegmentFile, int, bytes]] = []
@@ -75,6 +77,10 @@ class FakeFiles:
             case ListPartitions():
                 found = {(file.namespace, file.created_revision): None for file in self.logs}
                 answer = PartitionsListed(effect.token, tuple(found))
+            case RemovePartition():
+                if self.undeletable is None:
+                    self._carry_out(effect)
+                answer = PartitionRemoved(effect.token, self.undeletable)
             case _:
                 self._carry_out(effect)
         return answer

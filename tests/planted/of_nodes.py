@@ -31,7 +31,15 @@ from headrace.shard.front import (
     sends,
 )
 from headrace.shard.logins import login
-from headrace.shard.owned import flush, opening, own_ops, reconcile
+from headrace.shard.owned import (
+    flush,
+    opening,
+    orphans,
+    own_ops,
+    partitions,
+    reconcile,
+    tombstones,
+)
 from headrace.storage import checkpointing
 from headrace.vsr import replica, transfer
 from tests.planted.planting import Edit, bug
@@ -397,8 +405,8 @@ _NODE = (
         "deleted_partition_comes_back",
         "Metadata names the partition, so it is made.",
         Edit(
-            reconcile.Reconciler._reconcile_topic,
-            "if is_behind and plane.dormant_origin(each.group) != each.created_revision:",
+            reconcile.Reconciler._build,
+            "if is_behind and self._plane.dormant_origin(group) != target.created_revision:",
             "if False:",
         ),
     ),
@@ -429,6 +437,33 @@ _NODE = (
         "ceiling_freed_with_its_record",
         "A checkpoint has the whole state of a partition, and so where it ends.",
         Edit(checkpointing.Checkpointer.begin, "dict(ceilings)", "{}"),
+    ),
+)
+
+_RECONCILED = (
+    bug(
+        "memory_before_disk",
+        "The disk was asked to remove the files; the rest is its business.",
+        Edit(tombstones.Tombstones.step, "if event.failure is not None:", "if False:"),
+    ),
+    bug(
+        "epoch_ignored",
+        "A partition is known by its number.",
+        Edit(
+            partitions.Partitions.find_epoch,
+            "local is None or local.target.created_revision != epoch",
+            "local is None",
+        ),
+    ),
+    bug(
+        "orphans_of_siblings",
+        "What metadata does not know is nobody's.",
+        Edit(orphans.Orphans.step, "if owns(GroupId(each[0]))", ""),
+        Edit(
+            tombstones.Tombstones.bury,
+            'assert self._placement.owns(GroupId(group)), "files of another shard are not touched"',
+            "pass",
+        ),
     ),
 )
 
@@ -555,6 +590,5 @@ _TIME = (
     ),
 )
 
-BUGS = {
-    each.name: each for each in (*_PARTITIONS, *_SEGMENTS, *_REQUESTS, *_NODE, *_CURRENT, *_TIME)
-}
+_PARTS = (*_PARTITIONS, *_SEGMENTS, *_REQUESTS, *_NODE, *_RECONCILED, *_CURRENT, *_TIME)
+BUGS = {each.name: each for each in _PARTS}

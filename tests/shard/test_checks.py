@@ -6,7 +6,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace.ports.segments import RemovePartition
 from headrace.shard.front.connections import NO_USER, Connection, Connections, Phase
 from headrace.shard.logins.attempt import Attempt
 from headrace.shard.owned.local import Local
@@ -65,8 +64,8 @@ BREAKS: dict[str, tuple[Shatter, str]] = {
     ),
     "a number that is spent and forgotten": (spend_twice, "the highest number is spent"),
     "a partition of no topic": (
-        lambda node: node.shard.partitions._reconciler._of_topic.clear(),
-        "every partition is one of its topic",
+        lambda node: node.shard.partitions._table._of_topic.clear(),
+        "every row is one of its topic",
     ),
     "a partition with the group of another": (
         lambda node: setattr(
@@ -152,11 +151,8 @@ BREAKS: dict[str, tuple[Shatter, str]] = {
         "a login that is left alone waits for somebody",
     ),
     "files that go before their partition": (
-        lambda node: node.shard.partitions._removals.append(
-            (
-                node.shard.data_plane.store.issued + 1,
-                RemovePartition(first(node), local_of(node).target.created_revision),
-            )
+        lambda node: node.shard.partitions._tombstones.bury(
+            first(node), local_of(node).target.created_revision, None, sequence=10**6
         ),
         "files of a partition that is here stay",
     ),

@@ -27,7 +27,7 @@ def test_an_op_of_the_server_is_dropped(node: Whole) -> None:
     plane = node.shard.data_plane
     (group,) = plane.groups
     plane.propose(group, OwnOp(Operation.RETAIN, encode(RETAIN, Retain(1, 0, 0))))
-    node.shard.partitions.remove(group)
+    node.shard.partitions.tear_down(group, plane.groups[group].origin)
     assert not any(isinstance(each, SendReply) for each in plane.close_turn())
     plane.check()
 
@@ -38,7 +38,7 @@ def test_a_request_is_answered(node: Whole) -> None:
     header = RequestHeader(client=5, request=1, operation=Operation.STORE_CONSUMER_OFFSET)
     body = encode(OFFSET_MARK, OffsetMark(ConsumerKind.CONSUMER, 1, 0))
     plane.put_request(plane.groups[group], header, body)
-    node.shard.partitions.remove(group)
+    node.shard.partitions.tear_down(group, plane.groups[group].origin)
     (reply,) = [each for each in plane.close_turn() if isinstance(each, SendReply)]
     assert reply.client == 5
     plane.check()

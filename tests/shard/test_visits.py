@@ -40,7 +40,8 @@ def with_partitions(node: Whole, count: int = COUNT) -> Client:
         client.ask(topics.CREATE_TOPIC, topics.CreateTopic("s", PER_TOPIC, f"t{number}"))
         for partition in range(PER_TOPIC):
             client.send("s", f"t{number}", [b"one"], to=ToPartition(partition))
-    node.tick(20)  # until the batches are in their segments
+    # Until the batches are in their segments, and a pass has looked again at what was made (RC-4).
+    node.tick(120)
     assert len(node.shard.partitions.locals) == count
     return client
 
@@ -188,7 +189,7 @@ def test_retention_visits_partitions_with_limits_and_sealed_segments(
         client.ask(topics.CREATE_TOPIC, topics.CreateTopic("s", PER_TOPIC, name, options))
         for partition in (0, 0, 1, 1):
             client.send("s", name, [bytes(600)], to=ToPartition(partition))
-    node.tick(20)
+    node.tick(120)
     sealed = [
         each for each in node.shard.partitions.locals.values() if each.machine.oldest_sealed_stamp
     ]
@@ -198,6 +199,7 @@ def test_retention_visits_partitions_with_limits_and_sealed_segments(
     assert visits.total == 4  # of two partitions in two passes
     assert visits.largest == min(2, slice_max)
     node.crash()
+    node.tick(120)  # What was made is looked at again (RC-4).
     visits.clear()
     node.tick(200)
     assert visits.total == 2

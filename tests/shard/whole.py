@@ -24,7 +24,7 @@ from headrace.ports.disk import (
     OnStore,
     Synced,
 )
-from headrace.ports.host import MakeSnapshot, SnapshotMade
+from headrace.ports.host import MakeSnapshot, SnapshotMade, TurnBegun, WantTurn
 from headrace.ports.network import (
     CloseConnection,
     ConnectionClosed,
@@ -117,6 +117,7 @@ class Whole:
         offsets_reserved: int = 65_536,
         journal_bytes: int = JOURNAL_BYTES,
         steps_max: int = STEPS_MAX,
+        slice_groups_max: int = 256,
         **settings: Any,
     ) -> None:
         self._settings = settings
@@ -124,6 +125,7 @@ class Whole:
         self._repair_ops_max = repair_ops_max
         self._offsets_reserved = offsets_reserved
         self._journal_bytes = journal_bytes
+        self._slice_groups_max = slice_groups_max
         self.replica = replica
         self.replica_count = replica_count
         self.starts = 0
@@ -145,6 +147,8 @@ class Whole:
         self.is_strengthening = False  # whether hashes cost too little
         self.is_verifying = True  # whether the credential hasher answers at once
         self.unverified: list[CredentialEvent] = []  # answers that are held back
+        self.is_turning = True  # whether a turn that the shard wants begins at once
+        self.has_turn_held = False
         self.is_archiving = True  # whether snapshots of the host are made at once
         self.unmade: list[SnapshotMade] = []  # those that are held back
         self._connection = 0
@@ -169,6 +173,7 @@ class Whole:
             journal=journal,
             repair_ops_max=self._repair_ops_max,
             offsets_reserved=self._offsets_reserved,
+            slice_groups_max=self._slice_groups_max,
         )
 
     def start(self) -> None:
@@ -289,7 +294,7 @@ class Whole:
     def _planes(self) -> tuple[Plane, ...]:
         return self.shard.metadata.plane, self.shard.data_plane
 
-    def _carry_out(self, effect: ShardEffect) -> list[ShardEvent]:  # noqa: C901, PLR0911
+    def _carry_out(self, effect: ShardEffect) -> list[ShardEvent]:  # noqa: C901, PLR0911, PLR0912
         match effect:
             case OnStore():
                 return self._carry_out_on_store(effect)
@@ -311,6 +316,9 @@ class Whole:
             case MakeSnapshot():
                 self.unmade.append(SnapshotMade(effect.token, b"archive"))
                 return [self.unmade.pop()] if self.is_archiving else []
+            case WantTurn():
+                self.has_turn_held = not self.is_turning
+                return [TurnBegun()] if self.is_turning else []
             case SendFrame():
                 assert self.replica_count > 1, "a single node has no peers"
                 self.sent.append(effect)

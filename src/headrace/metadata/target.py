@@ -90,6 +90,25 @@ def partitions_of(state: State, key: TopicKey) -> tuple[PartitionTarget, ...]:
     return () if topic is None else _target_of_topic(topic)
 
 
+def groups_of(state: State, key: TopicKey) -> list[GroupId]:
+    """Return the numbers of the partitions of a topic; none if the topic is gone."""
+    stream = state.streams.find(key[0])
+    topic = None if stream is None else stream.topics.find(key[1])
+    if topic is None:
+        return []
+    return [topic.namespace(partition_id) for partition_id in range(len(topic.partitions))]
+
+
+def target_of(state: State, group: int) -> PartitionTarget | None:
+    """Return one partition as it must be; none if there is no such partition."""
+    stream_id, topic_id, partition_id = unpack_namespace(GroupId(group))
+    stream = state.streams.find(stream_id)
+    topic = None if stream is None else stream.topics.find(topic_id)
+    if topic is None or partition_id >= len(topic.partitions):
+        return None
+    return _target(topic, partition_id, _bytes_max(topic))
+
+
 def live_group_ids(state: State, namespace: GroupId) -> tuple[int, ...]:
     """Return the consumer groups of a partition's topic; none if the topic is gone."""
     stream_id, topic_id, _ = unpack_namespace(namespace)
@@ -98,23 +117,22 @@ def live_group_ids(state: State, namespace: GroupId) -> tuple[int, ...]:
 
 
 def _target_of_topic(topic: Topic) -> tuple[PartitionTarget, ...]:
-    settings = topic.settings
     bytes_max = _bytes_max(topic)
-    return tuple(
-        [
-            PartitionTarget(
-                group=topic.namespace(partition_id),
-                created_revision=partition.created_revision,
-                is_persisted=settings.is_persisted,
-                is_offset_persisted=settings.is_offset_persisted,
-                segment_bytes=settings.segment_bytes,
-                message_expiry=expiry_or_never(settings),
-                bytes_max=bytes_max,
-                purge_generation=partition.purge_generation,
-                retention_consumers=settings.retention_consumers,
-            )
-            for partition_id, partition in enumerate(topic.partitions)
-        ]
+    return tuple([_target(topic, number, bytes_max) for number in range(len(topic.partitions))])
+
+
+def _target(topic: Topic, partition_id: int, bytes_max: int) -> PartitionTarget:
+    settings, partition = topic.settings, topic.partitions[partition_id]
+    return PartitionTarget(
+        group=topic.namespace(partition_id),
+        created_revision=partition.created_revision,
+        is_persisted=settings.is_persisted,
+        is_offset_persisted=settings.is_offset_persisted,
+        segment_bytes=settings.segment_bytes,
+        message_expiry=expiry_or_never(settings),
+        bytes_max=bytes_max,
+        purge_generation=partition.purge_generation,
+        retention_consumers=settings.retention_consumers,
     )
 
 

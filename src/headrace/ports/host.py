@@ -54,5 +54,13 @@ class StopWanted(msgspec.Struct, frozen=True):
     """The node must stop: make everything durable and mark the stop as clean (SH-23)."""
 
 
-HostEffect: TypeAlias = MakeSnapshot
-HostEvent: TypeAlias = HostSampled | SnapshotMade | StopWanted
+class WantTurn(msgspec.Struct, frozen=True):
+    """Begin another turn soon, after what has arrived meanwhile; answered by `TurnBegun`."""
+
+
+class TurnBegun(msgspec.Struct, frozen=True):
+    """The turn that was wanted: it takes what waits inside the core, and nothing else."""
+
+
+HostEffect: TypeAlias = MakeSnapshot | WantTurn
+HostEvent: TypeAlias = HostSampled | SnapshotMade | StopWanted | TurnBegun

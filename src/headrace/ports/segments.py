@@ -111,8 +111,12 @@ class RemoveSegments(msgspec.Struct, frozen=True):
 
 
 class RemovePartition(msgspec.Struct, frozen=True):
-    """Remove all files of one incarnation of a partition; not answered."""
+    """Remove all files of one incarnation of a partition; answered by `PartitionRemoved`.
 
+    It can be repeated: files that are gone already are removed.
+    """
+
+    token: int
     namespace: int
     created_revision: int
 
@@ -179,6 +183,13 @@ class SegmentsOpened(msgspec.Struct, frozen=True):
     faults: tuple[SegmentFault, ...]
 
 
+class PartitionRemoved(msgspec.Struct, frozen=True):
+    """No file of the partition is left; or the reason why some may be: ask again later."""
+
+    token: int
+    failure: str | None = None
+
+
 class PartitionsListed(msgspec.Struct, frozen=True):
     """The partitions that have a folder: namespace and revision of their creation."""
 
@@ -205,5 +216,6 @@ SegmentEvent: TypeAlias = (
     | SegmentRead
     | IndexRead
     | SegmentsOpened
+    | PartitionRemoved
     | PartitionsListed
 )

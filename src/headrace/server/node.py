@@ -21,7 +21,7 @@ from headrace.base.endpoints import Endpoint
 from headrace.ports.audit import Audit
 from headrace.ports.credentials import HashPassword, MintToken, VerifyPassword
 from headrace.ports.disk import FromStore, OnStore
-from headrace.ports.host import HostSampled, MakeSnapshot, StopWanted
+from headrace.ports.host import HostSampled, MakeSnapshot, StopWanted, TurnBegun, WantTurn
 from headrace.ports.network import (
     CloseConnection,
     ConnectionTrusted,
@@ -239,6 +239,7 @@ class Node:
             SendFrame: _drop_frame,
             MakeSnapshot: self._snapshots.submit,
             Audit: write_audit,
+            WantTurn: self._want_turn,
         }
         for effect in (VerifyPassword, HashPassword, MintToken):
             carry_out[effect] = self._hasher.submit
@@ -246,6 +247,10 @@ class Node:
             carry_out[segment_effect] = self._segments.submit
         carry_out[WriteSegment] = self._write_segment
         return carry_out
+
+    def _want_turn(self, _: WantTurn) -> None:
+        """Have a turn begin once what has arrived is taken: sockets are read in between."""
+        asyncio.get_running_loop().call_soon(self.pump.tell, TurnBegun())
 
     def _on_store(self, effect: OnStore) -> FromStore | None:
         store = effect.store

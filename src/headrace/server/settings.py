@@ -123,6 +123,7 @@ def shard_settings(
         replies_bytes_max=config.segments.replies_bytes_max,
         segments_folder=_told_folder(config),
         retention_ticks=_ticks(config.retention.interval),
+        reconcile_ticks=_ticks(config.server.reconcile_interval),
         is_waiting_for_consumers=config.retention.consumers == RESPECT_CONSUMERS,
         consumers_idle_ticks=_ticks(config.retention.consumers_idle),
         clock_tolerance=config.clock.tolerance,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.base.ids import METADATA_GROUP, GroupId
 from headrace.ports.disk import FromStore
-from headrace.ports.host import HostSampled, SnapshotMade, StopWanted
+from headrace.ports.host import HostSampled, SnapshotMade, StopWanted, TurnBegun
 from headrace.ports.network import (
     ConnectionClosed,
     ConnectionOpened,
@@ -27,6 +27,7 @@ from headrace.ports.probes import Probes
 from headrace.ports.recovered import Finding
 from headrace.ports.segments import (
     IndexRead,
+    PartitionRemoved,
     PartitionsListed,
     SegmentFailed,
     SegmentRead,
@@ -114,10 +115,12 @@ class ShardCore:
             SegmentRead: on_segment,
             IndexRead: on_segment,
             SegmentsOpened: on_segment,
+            PartitionRemoved: on_segment,
             PartitionsListed: on_segment,
             HostSampled: self._on_host,
             SnapshotMade: self.front.node.on_snapshot,
             StopWanted: self._on_stop,
+            TurnBegun: lambda _: self.partitions.on_turn(),
         }
 
     def tell_cluster(self, cluster: ClusterMetadata) -> None:

@@ -54,6 +54,7 @@ class ShardSettings(msgspec.Struct, frozen=True, kw_only=True):
     store_bytes: int = 64 << 10  # so much of one partition goes to its segment at once,
     store_ticks: int = 5  # or what has waited so long
     retention_ticks: int = 6000
+    reconcile_ticks: int = SECOND_TICKS  # at least so often partitions are compared (RC-2)
     # Whether retention waits for consumers if a topic does not say, and how long for silent ones.
     is_waiting_for_consumers: bool = True
     consumers_idle_ticks: int = 7 * 24 * 3600 * 100

@@ -26,6 +26,7 @@ from headrace.ports.segments import (
     ListPartitions,
     LogEnd,
     OpenSegments,
+    PartitionRemoved,
     PartitionsListed,
     QuarantinePartition,
     ReadIndex,
@@ -66,6 +67,8 @@ class FolderOptions(msgspec.Struct, frozen=True, kw_only=True):
     index_lost: int = 0  # rate of index writes that fail unnoticed
     write_error: int = 0
     sync_error: int = 0
+    remove_error: int = 0  # rate of deletes of a partition that leave files behind
+    remove_mean: int = 50  # how long such a delete takes
     read_astray: int = 0  # rate of reads that bring bytes of another place,
     write_astray: int = 0  # of writes that go to another file,
     index_astray: int = 0  # and of reads and writes of indexes that are another file's
@@ -173,8 +176,10 @@ class Folder:
 
     def _plan_order(self) -> None:
         mean = self.options.sync_mean
-        if type(self._orders[0][0]) in (WriteIndex, RemoveSegments, RemovePartition):
+        if type(self._orders[0][0]) in (WriteIndex, RemoveSegments):
             mean = self.options.write_mean
+        elif type(self._orders[0][0]) is RemovePartition:
+            mean = self.options.remove_mean
         self._after(mean, self._end_order, None)
 
     def _write(self, effect: WriteSegment) -> None:
@@ -302,8 +307,16 @@ class Folder:
             self._remove(name)
 
     def _remove_partition(self, effect: RemovePartition) -> None:
-        for name in self._files_of(effect.namespace, effect.created_revision):
+        names = self._files_of(effect.namespace, effect.created_revision)
+        if strikes(self._prng, self.options.remove_error):
+            self.events["folder.remove_failed"] += 1
+            for name in names[: self._prng.below(len(names) + 1)]:
+                self._remove(name)
+            self._answer(PartitionRemoved(effect.token, "a folder that cannot be emptied"))
+            return
+        for name in names:
             self._remove(name)
+        self._answer(PartitionRemoved(effect.token))
 
     def _list(self, effect: ListPartitions) -> None:
         found = dict.fromkeys((name.namespace, name.created_revision) for name in self._files)

@@ -13,6 +13,8 @@ NEVER = (
     "contradiction.state",
     "contradiction.votes",
     "partitions.orphaned",
+    "partitions_duplicate_builds_discarded_total",
+    "reconcile.foreign",
 )
 
 # Too rare for a search, or made of what clients of a simulation do not do.
@@ -47,6 +49,12 @@ SHOWN_BY = {
     "partition.offset_ahead": "tests/partitions/test_machine.py",
     # A segment is damaged just where a start looks.
     "partition.open_failed": "tests/partitions/test_recovery.py",
+    # A request comes for a partition that many others are compared before.
+    "partition_requests_denied_transient_total": "tests/nodes/scenarios/epochs.txt",
+    # Files of a replica are newer than the metadata that it has; its own store lost them.
+    "partitions.to_come": "tests/shard/test_reconcile.py",
+    # A delete fails ten times in a row, with pauses of up to a minute.
+    "reconcile.reported": "tests/shard/test_reconcile.py",
     # A number that was answered comes again with another body, on another connection.
     "session.number_taken_again": "tests/shard/test_numbers.py",
     # A session is silent for longer than most runs last.

@@ -20,6 +20,7 @@ from headrace.ports.probes import Probes
 from headrace.ports.segments import (
     IndexRead,
     OpenSegments,
+    PartitionRemoved,
     ReadIndex,
     ReadSegment,
     RemovePartition,
@@ -550,10 +551,10 @@ def test_a_partition_goes_with_all_its_histories(bench: Bench) -> None:
         bench.make(file)
         bench.read(file, 0, 10)
     bench.files.submit(WriteIndex(OTHER, b"index"))
-    bench.files.submit(RemovePartition(NAMESPACE, REVISION))
+    answer = bench.ask(lambda token: RemovePartition(token, NAMESPACE, REVISION))
+    assert answer == PartitionRemoved(bench.token)
     assert bench.names() == ["3/2/5-78/0/00000000000000000000.log"]
-    bench.files.submit(RemovePartition(NAMESPACE, REVISION))
-    bench.settle()
+    bench.ask(lambda token: RemovePartition(token, NAMESPACE, REVISION))
     assert bench.complaints == []
     bench.make()  # The same names may come again.
     assert bench.sync(FILE) == SegmentsSynced(bench.token)
@@ -568,6 +569,27 @@ def test_a_file_that_cannot_be_removed_is_complained_about(bench: Bench) -> None
     bench.settle()
     assert len(bench.complaints) == 1
     assert str(path) in bench.complaints[0]
+
+
+def test_a_partition_that_cannot_be_removed_is_answered_so(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RC-13: the answer says that files may be left, and a removal can be repeated."""
+    bench.make()
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(bench.files._tree, "unlink", refuse)
+        answer = bench.ask(lambda token: RemovePartition(token, NAMESPACE, REVISION))
+    assert isinstance(answer, PartitionRemoved)
+    place = bench.folder / "3" / "2" / "5-77"
+    assert answer.failure == f"{place}: cannot remove its files: [Errno 13] Permission denied"
+    assert bench.path().exists()
+    answer = bench.ask(lambda token: RemovePartition(token, NAMESPACE, REVISION))
+    assert answer == PartitionRemoved(bench.token)
+    assert not place.exists()
 
 
 def test_a_bug_in_a_thread_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

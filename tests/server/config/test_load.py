@@ -295,3 +295,13 @@ def test_the_waits_of_a_cluster_are_those_that_consensus_has_by_itself() -> None
     for field in msgspec.structs.fields(Timeouts):
         waited = getattr(cluster, field.name)
         assert (waited if field.name.endswith("_max") else waited // TICK) == field.default
+
+
+@pytest.mark.parametrize("value", ["0 s", "off", "never", "disabled", "31 s", "5 ms", "1"])
+def test_a_reconciler_cannot_be_switched_off(value: str) -> None:
+    """RC-2: at least every 30 s partitions are compared."""
+    environment = {"HEADRACE_SERVER_RECONCILE_INTERVAL": value}
+    [problem] = problems(environment=environment)
+    assert "server.reconcile_interval" in problem
+    assert "10 ms to 30 s" in problem
+    assert load().server.reconcile_interval == 1_000_000

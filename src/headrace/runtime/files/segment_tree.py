@@ -159,14 +159,23 @@ class SegmentTree:
         return [(*partition, name) for name in self._numbers(partition)]
 
     def remove_file(self, names: Names, name: str) -> None:
-        """Remove a file, if it exists."""
+        """Remove a file, if it exists; complain if that fails."""
+        try:
+            self.unlink(names, name)
+        except OSError as error:
+            self._complain(f"{self.folder.joinpath(*names, name)}: cannot remove it: {error}")
+
+    def unlink(self, names: Names, name: str) -> None:
+        """Remove a file, if it exists.
+
+        Raises:
+            OSError: It is still there.
+        """
         try:
             with self.opened_folder(names) as folder:
                 os.unlink(name, dir_fd=folder)
         except FileNotFoundError:
             pass  # An index may be missing, and a removal may be repeated.
-        except OSError as error:
-            self._complain(f"{self.folder.joinpath(*names, name)}: cannot remove it: {error}")
 
     def remove_empty_folders(self, partition: Names) -> None:
         """Remove the folders of a partition, as far as they are empty."""

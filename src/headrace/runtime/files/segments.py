@@ -30,6 +30,7 @@ from headrace.ports.segments import (
     IndexRead,
     ListPartitions,
     OpenSegments,
+    PartitionRemoved,
     PartitionsListed,
     QuarantinePartition,
     ReadIndex,
@@ -420,11 +421,16 @@ class SegmentFiles:
             self._tree.remove_file(names, index_name(file.base_offset))
             self._tree.remove_empty(names)
 
-    def _remove_partition(self, effect: RemovePartition) -> None:
+    def _remove_partition(self, effect: RemovePartition) -> PartitionRemoved:
         partition = partition_names(effect.namespace, effect.created_revision)
-        for names, name in list(self._tree.files_of(partition)):
-            self._tree.remove_file(names, name)
+        try:
+            for names, name in list(self._tree.files_of(partition)):
+                self._tree.unlink(names, name)
+        except OSError as error:
+            place = self.folder.joinpath(*partition)
+            return PartitionRemoved(effect.token, f"{place}: cannot remove its files: {error}")
         self._tree.remove_empty_folders(partition)
+        return PartitionRemoved(effect.token)
 
     def _list_partitions(self, effect: ListPartitions) -> PartitionsListed:
         try:

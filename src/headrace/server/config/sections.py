@@ -97,6 +97,13 @@ class ServerSection(msgspec.Struct, frozen=True, kw_only=True):
         Micros,
         Setting(duration(SECOND, 10 * MINUTE), "how long a stop may wait for requests in flight"),
     ] = Micros(10 * SECOND)
+    reconcile_interval: Annotated[
+        Micros,
+        Setting(
+            duration(TICK, 30 * SECOND, step=TICK),
+            "how often partitions are compared with the metadata, if no change asks for it earlier",
+        ),
+    ] = Micros(SECOND)
 
 
 class RootSection(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,7 +14,6 @@ Flow: route, reply.
 
 from typing import TYPE_CHECKING
 
-from headrace.base.ids import GroupId
 from headrace.base.limits import HEADER_BYTES
 from headrace.ports.bus import BusRefused, ReleaseReply, SendToMember
 from headrace.ports.network import Buffer
@@ -22,6 +21,7 @@ from headrace.shard.consensus.believed_time import TICK_MICROS
 from headrace.shard.front.answers import DEADLINE_TICKS, Answers
 from headrace.shard.front.connections import Connection
 from headrace.shard.metadata import Metadata
+from headrace.shard.owned.elsewhere import ElsewhereError
 from headrace.shard.turn import Turn
 from headrace.wire.bus.forwarded import (
     FORWARDED_REQUEST,
@@ -56,13 +56,13 @@ class Forwards:
 
     def forward(
         self,
-        owner: int,
-        group: GroupId,
+        elsewhere: ElsewhereError,
         connection: Connection,
         header: RequestHeader,
         frame: Buffer,
     ) -> int:
         """Have another shard serve a request; return the ticket by which it waits here."""
+        owner = elsewhere.owner
         assert owner != self._shard, "what is served here is not forwarded"
         late = Code.TRANSIENT_NOT_COMMITTED
         # No group here will answer it: it waits without marks.
@@ -70,6 +70,7 @@ class Forwards:
         self._owners[ticket] = owner
         envelope = ForwardedRequestHeader(
             size=HEADER_BYTES + len(frame),
+            origin=elsewhere.epoch,
             client=header.client,
             ticket=ticket,
             timeout=DEADLINE_TICKS * TICK_MICROS,
@@ -83,7 +84,7 @@ class Forwards:
             user_id=max(connection.user_id, 0),
             code=header.code,
             connection=connection.number,
-            group=group,
+            group=elsewhere.group,
         )
         if header.operation in _OF_SESSIONS:
             self._sessions[connection.number] = ticket

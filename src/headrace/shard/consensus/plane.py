@@ -250,6 +250,10 @@ class Plane:
         """Return the groups that the disk knows and nobody has asked for, each with its origin."""
         return [(group, origin_of(past)) for group, past in self._dormant.items()]
 
+    def is_dormant(self, group: int) -> bool:
+        """Whether the disk knows a group that nobody has asked for."""
+        return group in self._dormant
+
     def dormant_origin(self, group: int) -> int | None:
         """Return the origin of a group that nobody has asked for, if it is one and has one."""
         past = self._dormant.get(group)

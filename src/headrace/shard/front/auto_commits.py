@@ -106,12 +106,12 @@ class AutoCommits:
                 del self._parked[key]
         assert self._parked.keys() <= self.pending.keys(), "whose offset is stored has gone on"
 
-    def forget_partitions(self, removed: Mapping[int, None]) -> None:
+    def forget_partitions(self, removed: Mapping[int, Code]) -> None:
         """Refuse the requests on partitions that are gone, or are others now."""
         for key in [key for key in self.pending if key.group in removed]:
             del self.pending[key]
             for each in self._parked.pop(key, ()):
-                self._answers.refuse_waiting(each.ticket, Code.PARTITION_NOT_FOUND)
+                self._answers.refuse_waiting(each.ticket, removed[key.group])
         assert not any(key.group in removed for key in self.pending), "it is stored nowhere"
         assert not any(key.group in removed for key in self._parked), (
             "nobody waits for what is gone"

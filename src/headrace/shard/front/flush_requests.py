@@ -32,7 +32,7 @@ class FlushRequests:
         if request.partition_id >= len(topic.partitions):
             raise RefusedError(Code.PARTITION_NOT_FOUND, partition=request.partition_id)
         namespace = topic.namespace(request.partition_id)
-        machine = self._partitions.find(namespace).machine
+        machine = self._partitions.find(topic, request.partition_id).machine
         machine.store()
         self._partitions.storing.is_awake = True
         token = machine.flush() if request.fsync else None

@@ -85,12 +85,12 @@ class OffsetReads:
         if partition >= len(topic.partitions):
             raise RefusedError(Code.PARTITION_NOT_FOUND, partition=partition)
         key = OffsetKey(topic.namespace(partition), request.consumer.kind, key_id)
-        if not self._plane.is_current(self._partitions.find(key.group).replica):
+        if not self._plane.is_current(self._partitions.find(topic, partition).replica):
             raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED)  # O6.2
         return key
 
     def _read(self, key: OffsetKey, partition: int) -> StoredOffset | None:
-        machine = self._partitions.find(key.group).machine
+        machine = self._partitions.locals[key.group].machine  # `_find` has found it.
         stored = machine.stored_offset(key.kind, key.id)
         assert stored is None or stored <= machine.current_offset, "a stored offset was consumed"
         assert key not in self._commits.pending, "an offset that is pending is waited for"

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
 
-from headrace.base.ids import GroupId
 from headrace.metadata.access import as_missing, reach
 from headrace.shard.consensus.plane import Plane
 from headrace.shard.front.answers import Answers
 from headrace.shard.front.connections import Connection
 from headrace.shard.front.consumers import consumer_key, owns_partition
 from headrace.shard.metadata import Metadata
+from headrace.shard.owned.local import Local
 from headrace.shard.owned.partitions import Partitions
 from headrace.wire.codec import encode
 from headrace.wire.commands import messages, topics
@@ -42,7 +42,7 @@ class _Place(NamedTuple):
 
     kind: ConsumerKind
     key: int  # of the consumer
-    namespace: GroupId
+    local: Local
     is_owned: bool
 
 
@@ -78,7 +78,7 @@ class PartitionOrders:
         place = self._find_place(header, messages.STORE_OFFSET.code, request)
         data = encode(OFFSET_MARK, OffsetMark(place.kind, place.key, request.offset))
         self._submit_offset(connection, header, place, data)
-        self._partitions.retention.touch(place.namespace, place.kind, place.key)
+        self._partitions.retention.touch(place.local.target.group, place.kind, place.key)
 
     def _delete_offset(
         self,
@@ -121,7 +121,7 @@ class PartitionOrders:
         is_owned = kind != ConsumerKind.GROUP or owns_partition(
             topic, key, header.client, partition
         )
-        return _Place(kind, key, topic.namespace(partition), is_owned)
+        return _Place(kind, key, self._partitions.find(topic, partition), is_owned)
 
     def _submit_offset(
         self, connection: Connection, header: RequestHeader, place: _Place, body: bytes
@@ -136,16 +136,16 @@ class PartitionOrders:
             RefusedError: The partition belongs to another member.
         """
         if place.is_owned:
-            self._submit_to_partition(connection, header, place.namespace, body)
+            self._submit_to_partition(connection, header, place.local, body)
             return
-        replica = self._partitions.find(place.namespace).replica
-        assert replica.group == place.namespace, "a partition has the group of its number"
+        replica, group = place.local.replica, place.local.target.group
+        assert replica.group == group, "a partition has the group of its number"
         if self._plane.answer_again(replica, header, body):
             self._answers.expect(connection, header)
             return
         if replica.is_in_flight(header):
             raise RefusedError(Code.TRANSIENT_NOT_COMMITTED, request=header.request)
-        raise RefusedError(Code.CONSUMER_GROUP_PARTITION_NOT_OWNED, partition=place.namespace)
+        raise RefusedError(Code.CONSUMER_GROUP_PARTITION_NOT_OWNED, partition=group)
 
     def _delete_segments(
         self,
@@ -158,27 +158,25 @@ class PartitionOrders:
         topic = reach(self._metadata.state, header.user_id, code, request.stream, request.topic)
         if request.partition_id >= len(topic.partitions):
             raise RefusedError(Code.PARTITION_NOT_FOUND, partition=request.partition_id)
-        namespace = topic.namespace(request.partition_id)
-        end = self._partitions.find(namespace).machine.sealed_end(request.segments_count)
+        local = self._partitions.find(topic, request.partition_id)
+        end = local.machine.sealed_end(request.segments_count)
         if end is None:
             connection.spend(header)
             self._answers.reply(connection.number, header)
         else:
-            assert end < self._partitions.find(namespace).machine.next_offset, (
-                "only what is there goes"
-            )
+            assert end < local.machine.next_offset, "only what is there goes"
             body = encode(TRIM_UP_TO, TrimUpTo(end))
-            self._submit_to_partition(connection, header, namespace, body)
+            self._submit_to_partition(connection, header, local, body)
         self._audit_deletion(connection, request)
 
     def _submit_to_partition(
-        self, connection: Connection, header: RequestHeader, namespace: GroupId, body: bytes
+        self, connection: Connection, header: RequestHeader, local: Local, body: bytes
     ) -> None:
-        local = self._partitions.find(namespace)
         if local.fence is not None:
             raise RefusedError(Code.CANNOT_APPEND_MESSAGE, why=local.fence)
-        assert local.target.group == namespace, "a partition is found by its number"
-        assert local.replica.group == namespace, "a partition has the group of its number"
+        group = local.target.group
+        assert self._partitions.locals[group] is local, "an order is for a partition that is here"
+        assert local.replica.group == group, "a partition has the group of its number"
         assert header.session == connection.session, "the session was checked"
         assert header.ticket == 0, "a request is handed over once"
         ticketed = msgspec.structs.replace(header, ticket=self._answers.next_ticket)

@@ -31,7 +31,7 @@ def plan_segments(
     topic = reach(metadata.state, user_id, code, request.stream, request.topic)
     if request.partition_id >= len(topic.partitions):
         raise RefusedError(Code.PARTITION_NOT_FOUND, partition=request.partition_id)
-    local = partitions.find(topic.namespace(request.partition_id))
+    local = partitions.find(topic, request.partition_id)
     if local.fence is not None:
         raise RefusedError(Code.CANNOT_READ_MESSAGE, why=local.fence)
     if not local.machine.is_open:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from headrace.base.ids import unpack_namespace
 from headrace.metadata.access import reach
+from headrace.metadata.target import target_of
 from headrace.partitions import gather
 from headrace.partitions.gather import Polled, PollStart
 from headrace.ports.network import RepliesWritten
@@ -47,6 +48,7 @@ class _Poll(NamedTuple):
     header: RequestHeader
     request: PollMessages
     partition: int
+    epoch: int  # of the partition, when the poll came (SH-27)
     key: OffsetKey
     ticket: int = 0  # once it waits
 
@@ -103,7 +105,8 @@ class Polls:
         if partition >= len(topic.partitions):
             raise RefusedError(Code.PARTITION_NOT_FOUND, partition=partition)
         key = OffsetKey(topic.namespace(partition), kind, consumer_key(topic, request.consumer))
-        self._begin(_Poll(connection.number, header, request, partition, key))
+        epoch = topic.partitions[partition].created_revision
+        self._begin(_Poll(connection.number, header, request, partition, epoch, key))
 
     def _resync(self, connection: int, header: RequestHeader) -> None:
         """Answer a member that the partition is not assigned to it (CG-14)."""
@@ -115,7 +118,9 @@ class Polls:
         Raises:
             RefusedError: It is refused.
         """
-        local = self._partitions.find(poll.key.group)
+        local = self._partitions.locals.get(poll.key.group)
+        if local is None or local.target.created_revision != poll.epoch:
+            local = self._partitions.find_epoch(poll.key.group, poll.epoch)
         if local.fence is not None:
             raise RefusedError(Code.CANNOT_READ_MESSAGE, why=local.fence)
         assert poll.key.group == local.target.group, "a partition is found by its number"
@@ -215,7 +220,7 @@ class Polls:
         """Answer what was read, and the polls that waited for an offset to be stored."""
         removed, polled = self._partitions.removed, self._partitions.polled
         if removed:
-            self._forget_partitions(dict.fromkeys(removed))
+            self._forget_partitions({group: self._code_of(group) for group in removed})
             removed.clear()
         for group, ticket, result in polled:
             local = self._partitions.locals.get(group)
@@ -333,7 +338,12 @@ class Polls:
             poll = self._short.pop(0)
             self._answers.resume(poll.ticket, partial(self._go_on, poll))
 
-    def _forget_partitions(self, removed: Mapping[int, None]) -> None:
+    def _code_of(self, group: int) -> Code:
+        """Return what is told of a partition that is gone; of one that is made again: later."""
+        is_made_again = target_of(self._metadata.state, group) is not None
+        return Code.TRANSIENT_NOT_ACCEPTED if is_made_again else Code.PARTITION_NOT_FOUND
+
+    def _forget_partitions(self, removed: Mapping[int, Code]) -> None:
         """Refuse the polls of partitions that are gone, or are others now."""
         self.commits.forget_partitions(removed)
         found = [ticket for ticket, poll in self._reading.items() if poll.key.group in removed]
@@ -342,6 +352,6 @@ class Polls:
             self._room.release(ticket)
         for poll in gone:
             if self._answers.is_waiting(poll.ticket):
-                self._refuse(poll, Code.PARTITION_NOT_FOUND)
+                self._refuse(poll, removed[poll.key.group])
         assert not any(each.key.group in removed for each in self._reading.values()), "all are told"
         assert self._reading.keys() == self._room.holders(), "who reads holds room for a reply"

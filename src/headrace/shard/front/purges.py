@@ -38,7 +38,7 @@ class Purges:
 
     def after_turn(self) -> None:
         """Answer once all purges are applied."""
-        self._partitions.reconcile()  # A purge may have been applied in this very turn.
+        self._partitions.look_after_ops()  # A purge may have been applied in this very turn.
         if not self._partitions.is_purged or not self.are_others_purged():
             return
         answers = self._answers

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from headrace.metadata import lookups
 from headrace.metadata.access import Scope, check_access, reach
 from headrace.metadata.describe import PartitionStats
+from headrace.metadata.target import target_of
 from headrace.shard.front.answers import Answers
 from headrace.shard.front.connections import NO_USER, Connection
 from headrace.shard.front.plans import plan_segments
@@ -99,7 +100,9 @@ class Queries:
 
     def _stats_of(self, namespace: int) -> PartitionStats | None:
         local = self._partitions.locals.get(namespace)
-        if local is None:
+        target = target_of(self._metadata.state, namespace)
+        assert target is not None, "what is asked for is in the metadata"
+        if local is None or local.target.created_revision != target.created_revision:
             return None
         machine = local.machine
         assert local.target.group == namespace, "a partition is found by its number"

@@ -69,8 +69,7 @@ class Forwarding(Protocol):
 
     def forward(
         self,
-        owner: int,
-        group: GroupId,
+        elsewhere: ElsewhereError,
         connection: Connection,
         header: RequestHeader,
         frame: Buffer,
@@ -145,7 +144,7 @@ class Router:
             self._answers.refuse(connection.number, header, Code.TRANSIENT_NOT_ACCEPTED)
             return
         assert self._forwarding is not None, "only one of several shards has something elsewhere"
-        self._forwarding.forward(elsewhere.owner, elsewhere.group, connection, header, frame)
+        self._forwarding.forward(elsewhere, connection, header, frame)
 
     def route_guest(
         self, guest: Connection, envelope: ForwardedRequestHeader, frame: Buffer
@@ -166,7 +165,8 @@ class Router:
             ticket=self._answers.next_ticket,
         )
         try:
-            self._sends.route(guest, header, frame, GroupId(envelope.group))
+            chosen = (GroupId(envelope.group), envelope.origin)
+            self._sends.route(guest, header, frame, chosen)
         except ElsewhereError:
             self._answers.refuse(guest.number, header, Code.TRANSIENT_NOT_ACCEPTED)
         except RefusedError as error:

@@ -4,6 +4,7 @@ Flow: route.
 """
 
 import struct
+from typing import TypeAlias
 
 from headrace.base.checksum import xxh32
 from headrace.base.ids import GroupId
@@ -27,6 +28,8 @@ from headrace.wire.requests import REQUEST, RequestHeader
 # client, request number, operation, session: all that a send is routed by
 _SEND_FIELDS = REQUEST.struct("client", "request", "operation", "session")
 _U32 = struct.Struct("<I")
+
+Incarnation: TypeAlias = tuple[GroupId, int]  # a partition, and when it was created
 _ROUTES_MAX = 4096
 _ROUTING_BYTES_MAX = 1024
 
@@ -70,7 +73,9 @@ class Sends:
         # Where sends go, by their routing as it travels and by user; valid for one commit of the
         # metadata, because names, permissions and partitions may change with the next.
         self._routes: dict[tuple[bytes, int], Local] = {}
-        self._away: dict[tuple[bytes, int], tuple[int, GroupId]] = {}  # likewise, on other shards
+        self._away: dict[
+            tuple[bytes, int], tuple[int, GroupId, int]
+        ] = {}  # likewise, on other shards
         self._routes_commit = -1
         self._turns: dict[TopicKey, int] = {}  # of balanced sends
         self._turns_revision = 0  # of the metadata whose topics these are
@@ -80,11 +85,11 @@ class Sends:
         connection: Connection,
         header: RequestHeader,
         frame: Buffer,
-        group: GroupId | None = None,
+        chosen: Incarnation | None = None,
     ) -> None:
         """Hand a send whose session is checked to the group of its partition.
 
-        With `group`, its home has judged the send and chosen that partition.
+        With `chosen`, its home has judged the send and chosen that partition.
 
         Raises:
             RefusedError: It names nothing that this user may send to, or cannot be stored now.
@@ -93,7 +98,7 @@ class Sends:
         if header.request == 0:
             raise RefusedError(Code.INVALID_COMMAND, request=0)
         assert header.session == connection.session, "the session was checked"
-        local, start = self._find_route(header.user_id, frame, group)
+        local, start = self._find_route(header.user_id, frame, chosen)
         if local.lost_until and local.is_short:
             is_full = self._plane.is_without_space
             code = Code.CANNOT_APPEND_MESSAGE if is_full else Code.TRANSIENT_NOT_ACCEPTED
@@ -101,7 +106,9 @@ class Sends:
         self._answers.expect_ticketed(connection, header)
         self._plane.put_request(local.replica, header, memoryview(frame)[start:])
 
-    def _find_route(self, user_id: int, frame: Buffer, group: GroupId | None) -> tuple[Local, int]:
+    def _find_route(
+        self, user_id: int, frame: Buffer, chosen: Incarnation | None
+    ) -> tuple[Local, int]:
         """Return the partition of a send, and where its batch begins.
 
         Raises:
@@ -118,8 +125,8 @@ class Sends:
         count_at = start + MESSAGE_COUNT_AT
         if frame[start - 4 : start] != frame[count_at : count_at + 4]:
             raise DecodeError("batch of another number of messages than its routing says")
-        if group is not None:
-            return self._partitions.find(group), start
+        if chosen is not None:
+            return self._partitions.find_epoch(*chosen), start
         commit = self._metadata.commit
         if self._routes_commit != commit:
             self._routes.clear()
@@ -144,7 +151,7 @@ class Sends:
             raise as_missing(error) from None
         except ElsewhereError as elsewhere:
             if is_fixed and len(self._away) < _ROUTES_MAX:
-                self._away[key] = (elsewhere.owner, elsewhere.group)
+                self._away[key] = (elsewhere.owner, elsewhere.group, elsewhere.epoch)
             raise
         if is_fixed and len(self._routes) < _ROUTES_MAX:
             self._routes[key] = local
@@ -165,7 +172,7 @@ class Sends:
             chosen = self._take_turn((topic.stream_id, topic.id)) % count if count else 0
         if chosen >= count:
             raise RefusedError(Code.PARTITION_NOT_FOUND, partition=chosen)
-        return self._partitions.find(topic.namespace(chosen))
+        return self._partitions.find(topic, chosen)
 
     def _take_turn(self, key: TopicKey) -> int:
         """Return how many balanced sends a topic had before this one."""

@@ -7,9 +7,10 @@ from headrace.base.placement import METADATA_SHARD
 class ElsewhereError(Exception):
     """The group that a request is for lies on another shard; the router forwards the request."""
 
-    def __init__(self, owner: int, group: GroupId) -> None:
+    def __init__(self, owner: int, group: GroupId, epoch: int = 0) -> None:
         self.owner = owner
         self.group = group
+        self.epoch = epoch  # the incarnation of a partition: when it was created
         super().__init__(f"group {group} is on shard {owner}")
 
 

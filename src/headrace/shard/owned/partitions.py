@@ -1,7 +1,8 @@
 """All partitions of a shard: what others ask of them, and their part of a turn.
 
 ```
-reconcile   as metadata says: made, removed          own_ops  what their logs must still say
+reconcile   what must be made, routed, torn down     own_ops  what their logs must still say
+tombstones  deletes, and `failures` of such          table    which shard has which partition
 opening     files are taken up after a start         orphans  files of partitions that are gone
 store       batches to segments, effects, pieces     flush    segments synced for checkpoints
 retain      segments dropped by limits               clearing files of dropped segments removed
@@ -10,33 +11,49 @@ retain      segments dropped by limits               clearing files of dropped s
 Flow: apply, store.
 """
 
-from collections import deque
+from typing import TYPE_CHECKING, Any
 
 from headrace.base.ids import GroupId
+from headrace.metadata.state import Topic
 from headrace.metadata.target import PartitionTarget
 from headrace.partitions.dedup import DedupTable
 from headrace.partitions.machine import PartitionMachine
 from headrace.partitions.options import PartitionOptions
 from headrace.partitions.shared import Owner, PartitionsShared
+from headrace.ports.host import WantTurn
 from headrace.ports.recovered import Finding
-from headrace.ports.segments import RemovePartition, SegmentEvent
+from headrace.ports.segments import SegmentEvent
 from headrace.shard.config import GroupConfig
 from headrace.shard.consensus.plane import Plane
 from headrace.shard.metadata import Metadata
 from headrace.shard.owned.clearing import Clearing
 from headrace.shard.owned.elsewhere import ElsewhereError
+from headrace.shard.owned.failures import Failures
 from headrace.shard.owned.flush import Flushes
 from headrace.shard.owned.local import Local
 from headrace.shard.owned.opening import Opening
 from headrace.shard.owned.orphans import Orphans
 from headrace.shard.owned.own_ops import OwnOps
-from headrace.shard.owned.reconcile import Reconciler
+from headrace.shard.owned.reconcile import Ledger, Reconciler
 from headrace.shard.owned.retain import Retention
+from headrace.shard.owned.staged import (
+    ConfirmRemove,
+    InsertOwned,
+    InsertRouted,
+    RemoveRouted,
+    Staged,
+)
+from headrace.shard.owned.status import ReconcileStatus, make_status
 from headrace.shard.owned.store import Storing
+from headrace.shard.owned.table import Row, ShardsTable
+from headrace.shard.owned.tombstones import Tombstones
 from headrace.shard.settings import ShardSettings
 from headrace.shard.turn import Turn, Wake
 from headrace.shard.watch import Watch
 from headrace.wire.errors import Code, RefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Partitions:
@@ -57,43 +74,73 @@ class Partitions:
         self.removed: list[int] = []  # partitions that were removed, for whoever waits on them
         self.reconciling = Wake(is_awake=True)
         self.storing = Wake(is_awake=True)
-        # What is to be removed, and the sequence that must be synced before.
-        self._removals: deque[tuple[int, RemovePartition]] = deque()
         probes = turn.probes
+        self._placement = settings.placement
+        self._failures = Failures(self.findings, probes)
+        self._staged = Staged(self.reconciling)
+        self._table = ShardsTable()
+        self._tombstones = Tombstones(
+            settings.placement, plane, shared, turn, self._failures, self._staged
+        )
+        self._reconcile_due = -1  # until the time is known
+        self._is_turn_wanted = False
         self._opening = Opening(plane)
         self._own_ops = OwnOps(
             metadata, plane, turn.clock, self.locals, self.findings, self.reconciling
         )
         self._awaited = self._own_ops.awaited
-        self._reconciler = Reconciler(settings, metadata, plane, self.locals, self, probes)
+        self._metadata = metadata
+        self._ledger = Ledger(
+            self.locals, self._table, self._tombstones, self._failures, self._staged
+        )
+        self._reconciler = Reconciler(settings, metadata, plane, self._ledger, self, turn)
         self._storing = Storing(settings, plane, shared, self.locals, turn)
         self.flushes = Flushes(plane, shared, self.locals, probes, self.findings)
         self.retention = Retention(settings, metadata, plane, self.locals, turn)
-        self._orphans = Orphans(metadata, plane, shared, turn)
+        self._orphans = Orphans(settings, metadata, plane, shared, self._tombstones, turn)
         self._clearing = Clearing(metadata, plane, shared, turn)
         self.polled = self._storing.polled
+        self._apply: dict[type, Callable[[Any], None]] = {
+            InsertOwned: self._insert_owned,
+            InsertRouted: self._insert_routed,
+            ConfirmRemove: self._confirm_remove,
+            RemoveRouted: self._remove_routed,
+        }
 
     # What others ask.
 
-    def find(self, namespace: GroupId) -> Local:
-        """Return a partition that metadata knows.
+    def find(self, topic: Topic, partition_id: int) -> Local:
+        """Return a partition of a topic, of the incarnation that metadata knows (SH-27).
 
         Raises:
             RefusedError: It is not here yet.
             ElsewhereError: It is another shard's.
         """
+        namespace = topic.namespace(partition_id)
+        return self.find_epoch(namespace, topic.partitions[partition_id].created_revision)
+
+    def find_epoch(self, namespace: GroupId, epoch: int) -> Local:
+        """Return one incarnation of a partition.
+
+        Raises:
+            RefusedError: It is not here: not yet, or no longer.
+            ElsewhereError: It is another shard's.
+        """
         local = self.locals.get(namespace)
-        if local is None:
+        if local is None or local.target.created_revision != epoch:
             placement = self._settings.placement
             if not placement.owns(namespace):
-                raise ElsewhereError(placement.owner(namespace), namespace)
+                raise ElsewhereError(placement.owner(namespace), namespace, epoch)
+            self._reconciler.hasten(namespace)
+            self._turn.probes.hit("partition_requests_denied_transient_total")
             raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED, partition=namespace)
         return local
 
     @property
     def is_open(self) -> bool:
         """Whether all partitions are taken up, or known to be damaged; none has foreign files."""
-        return self._opening.is_over and self._orphans.is_settled
+        has_passed = self._reconciler.has_passed
+        return has_passed and self._opening.is_over and self._orphans.is_settled
 
     @property
     def is_short(self) -> bool:
@@ -108,7 +155,7 @@ class Partitions:
     @property
     def is_purged(self) -> bool:
         """Whether the partitions have applied all purges that metadata knows of."""
-        return not self._awaited.is_purging
+        return self._reconciler.is_current and not self._awaited.is_purging
 
     @property
     def purged_revision(self) -> int:
@@ -121,15 +168,37 @@ class Partitions:
         self.findings.clear()
         return found
 
+    def reconcile_status(self) -> ReconcileStatus:
+        """Return how far the partitions are from what metadata says."""
+        state, now = self._metadata.state, self._turn.clock.now
+        return make_status(state, self._placement, self._reconciler, self._ledger, now)
+
     # A turn.
 
     def reconcile(self) -> None:
-        """Make the partitions equal to the metadata, if that has changed."""
+        """Make a slice of the partitions equal to the metadata, if that has changed."""
         self.storing.is_awake = True
-        if self._reconciler.run():
+        has_run = self._reconciler.run()
+        if self._staged:
+            self._apply_staged()
+        if has_run:
             self._opening.open_replayed()  # before anything is ordered in one that was just made
+            if self._reconciler.is_passing and not self._is_turn_wanted:
+                self._is_turn_wanted = True
+                self._turn.out.append(WantTurn())
         else:
-            self._own_ops.look_after()
+            self.look_after_ops()
+
+    def look_after_ops(self) -> None:
+        """Propose what the logs of partitions must still say; note what they have said."""
+        self._own_ops.look_after()
+        self.reconciling.is_awake |= self._reconciler.is_wanted
+
+    def on_turn(self) -> None:
+        """Go on with a pass that was left for other work."""
+        assert self._is_turn_wanted, "a turn comes for who wanted one"
+        self._is_turn_wanted = False
+        self.reconciling.is_awake = True
 
     def after_turn(self) -> None:
         """Hand over to segments what has come together, and carry on what machines want."""
@@ -150,8 +219,8 @@ class Partitions:
             self._clearing.after_turn()
         if shared.busy:
             self._storing.take_all_effects()
-        if self._removals:
-            self._remove_files()
+        if self._tombstones.fenced:
+            self._tombstones.after_turn()
         if not self._orphans.is_over:
             self._orphans.after_turn(self.locals, revision=self._reconciler.settled_revision)
 
@@ -194,11 +263,6 @@ class Partitions:
             if local is not None:
                 self.retention.consider(local)
 
-    def _remove_files(self) -> None:
-        synced = self._plane.store.synced
-        while self._removals and self._removals[0][0] <= synced:
-            self._turn.out.append(self._removals.popleft()[1])
-
     def on_segment(self, event: SegmentEvent) -> None:
         """Take an answer of the folder of segments."""
         self.storing.is_awake = True
@@ -216,6 +280,12 @@ class Partitions:
         self._own_ops.tick()
         self._clearing.tick()
         self.retention.tick()
+        now, due = self._turn.clock.now, self._reconcile_due
+        if now >= due:
+            self._reconcile_due = now + self._settings.reconcile_ticks
+            if due >= 0:
+                self._reconciler.want_pass()
+                self.reconciling.is_awake = True
 
     def check(self) -> None:
         """Assert, between turns, that all parts speak of the same partitions, and `check_awake`."""
@@ -226,25 +296,22 @@ class Partitions:
             assert local.target.group == group, "a partition is found by its number"
             assert local.replica is groups[group], "a partition has the group of its number"
             local.check()
+            assert self._placement.owns(GroupId(group)), "a partition is here if it is this shard's"
         tails = [local.machine.tail_bytes for local in self.locals.values()]
         assert sum(tails) == self.shared.tail_bytes, "the budget counts the tails that are here"
-        sequences = [sequence for sequence, _ in self._removals]
-        assert sequences == sorted(sequences), "files are removed in the order of their records"
-        issued = self._plane.store.issued
-        assert not sequences or sequences[-1] <= issued + 1, "files wait for a record that comes"
-        synced = self._plane.store.synced
-        assert not sequences or synced < sequences[0], "files go once they cannot come back"
-        removals = [(each.namespace, each.created_revision) for _, each in self._removals]
-        assert len(dict.fromkeys(removals)) == len(removals), "files are removed once"
+        now, interval = self._turn.clock.now, self._settings.reconcile_ticks
+        assert self._reconcile_due <= now + interval, "a pass begins in each interval"
+        if self._reconciler.is_passing:
+            assert self._is_turn_wanted, "a pass goes on without waiting for others"
         self._check_parts()
 
     def _check_parts(self) -> None:
-        for _, removal in self._removals:
-            here = self.locals.get(removal.namespace)
-            revision = -1 if here is None else here.target.created_revision
-            assert removal.created_revision != revision, "files of a partition that is here stay"
+        self._table.check()
+        self._tombstones.check(self.locals)
+        self._failures.check(self._turn.clock.now)
         owners: list[Owner] = [local.machine for local in self.locals.values()]
-        self.shared.check_owners(dict.fromkeys([*owners, self._orphans, self._storing.pieces]))
+        others: list[Owner] = [self._orphans, self._tombstones, self._storing.pieces]
+        self.shared.check_owners(dict.fromkeys([*owners, *others]))
         self._own_ops.check(self.shared.marked)
         self._reconciler.check()
         self._opening.check(self.locals)
@@ -263,10 +330,44 @@ class Partitions:
         if self._plane.touched or self._plane.piece_reads or self.shared.marked:
             assert self.storing.is_awake, "what partitions did is looked at"
         self._own_ops.check_awake()
+        self._staged.check()
+        assert not self._staged, "what is staged is applied in its turn"
 
-    # What a pass of the reconciler finds.
+    # What a pass of the reconciler stages: only the turn applies it (RC-8, RC-9).
 
-    def add(self, target: PartitionTarget) -> Local:
+    def _apply_staged(self) -> None:
+        for op in self._staged.take():
+            self._apply[type(op)](op)
+        assert not self._staged, "what is applied stages nothing"
+
+    def _insert_owned(self, op: InsertOwned) -> None:
+        """Make a partition, unless it is here: then the build is a bug, and is reported."""
+        target, probes = op.target, self._turn.probes
+        if target.group in self.locals:
+            probes.hit("partitions_duplicate_builds_discarded_total")
+            name = self.locals[target.group].name
+            self.findings.append(Finding("built twice", name, 0, "the second build is discarded"))
+            return
+        assert self._placement.owns(target.group), "only its owner makes a partition (RC-14)"
+        local = self._add(target)
+        self._table.put(target.group, Row(self._placement.shard, target.created_revision))
+        probes.hit("partitions_materialised_total")
+        self.settle(local)
+
+    def _insert_routed(self, op: InsertRouted) -> None:
+        assert op.owner != self._placement.shard, "an own partition is made, not routed"
+        self._table.put(op.group, Row(op.owner, op.epoch))
+
+    def _remove_routed(self, op: RemoveRouted) -> None:
+        self._table.remove(op.group)
+
+    def _confirm_remove(self, op: ConfirmRemove) -> None:
+        """Drop what is left of a partition: its files are gone."""
+        if self._tombstones.confirm(op.group, op.epoch):
+            self._turn.probes.hit("partitions_removed_total")
+            self._reconciler.look_again(op.group)
+
+    def _add(self, target: PartitionTarget) -> Local:
         """Make a partition, with its past if the disk has one."""
         group, plane, probes = target.group, self._plane, self._turn.probes
         assert group not in self.locals, "a partition is made once"
@@ -301,23 +402,44 @@ class Partitions:
         self.retention.consider(local)
         self._own_ops.propose(local)
 
-    def remove(self, group: int) -> None:
-        """Forget a partition; its files go once the journal will not bring it back."""
-        local = self.locals.pop(group)
-        self._reconciler.forget(group)
+    def tear_down(self, group: int, created_revision: int) -> None:
+        """Put a partition out of reach, here or only on the disk (RC-13); then its files go.
+
+        They go once the journal will not bring it back. Its row goes at once, and with its group
+        whatever could reach it: requests find nothing here and may come again (RC-15).
+        """
+        if not self._tombstones.may_bury(group, self.findings):
+            return
+        local = self.locals.pop(group, None)
+        self._plane.remove_group(group)  # It takes what was put for it, and then nothing more.
+        if local is not None:
+            assert local.target.created_revision == created_revision, "what is here ends"
+            self._table.remove(group)
+            self._fence(group, local)
+        sequence = self._plane.store.issued + 1
+        self._tombstones.bury(group, created_revision, local, sequence=sequence)
+        if local is not None:
+            self.removed.append(group)
+            self._turn.probes.hit("partitions.removed")
+            self.flushes.forget(group)
+
+    def _fence(self, group: int, local: Local) -> None:
+        """Let nothing be done for a partition any more.
+
+        What it holds of memory that all share goes back: a delete may fail for long.
+        """
         self._awaited.pop(group)
         self._storing.forget(group)
         self._opening.forget(group)
         self.retention.forget(group)
         local.machine.close()
-        self.remove_dormant(group, local.target.created_revision)
-        assert group not in self._plane.groups, "a partition goes with its group"
-        self.removed.append(group)
-        self._turn.probes.hit("partitions.removed")
-        self.flushes.forget(group)
 
-    def remove_dormant(self, group: int, created_revision: int) -> None:
-        """Forget a partition that the disk knows, and have its files removed after that."""
-        self._plane.remove_group(group)
-        removal = RemovePartition(group, created_revision)
-        self._removals.append((self._plane.store.issued + 1, removal))
+    def accounts_for(self, namespace: int, created_revision: int) -> bool:
+        """Whether files of a partition are known here: served, to be deleted, or to be judged."""
+        local = self.locals.get(namespace)
+        return (
+            (local is not None and local.target.created_revision == created_revision)
+            or self._tombstones.holds(namespace, created_revision)
+            or self._plane.is_dormant(namespace)
+            or self._orphans.is_waiting_for(namespace, created_revision)
+        )

@@ -105,7 +105,10 @@ class Retention:
         found = []
         for partition_id in range(len(topic.partitions)):
             local = self._partitions.get(topic.namespace(partition_id))
-            if local is None or not _has_limits(local.target) or not self._waits(local.target):
+            epoch = topic.partitions[partition_id].created_revision
+            if local is None or local.target.created_revision != epoch:
+                continue
+            if not _has_limits(local.target) or not self._waits(local.target):
                 continue
             beyond = local.machine.surplus(_limits(local.target, now))
             found += [

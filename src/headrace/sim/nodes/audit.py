@@ -27,6 +27,11 @@ def why_not_open(core: Sequence[Host]) -> str:
     for host, running in running_of(core):
         if not running.shard.partitions.is_open:
             return f"segments of node {host.index} are not open"
+        status = running.shard.partitions.reconcile_status()
+        if status.is_passing or status.tombstoned or status.failures or status.doubted:
+            return f"node {host.index} has still to reconcile: {status}"
+        if status.wanted != status.actual or status.passed_revision != status.revision:
+            return f"node {host.index} has other partitions than metadata: {status}"
     return ""
 
 

@@ -122,6 +122,7 @@ def draw_node_options(seed: int) -> NodeOptions:
     errors = Prng(seed).fork("segment errors")  # apart, so that it changes no other draw
     registers = Prng(seed).fork("shared names").choice((0, 0, 60))  # apart, too
     astray = Prng(seed).fork("astray")  # and apart, too
+    removals = Prng(seed).fork("removals")  # and this
     unnumbered = Prng(seed).fork("unnumbered").choice((0, 0, 1))  # and this
     is_astray = IS_ASTRAY_DRAWN and astray.chance(1, 3)
     if is_astray and is_alone:
@@ -152,6 +153,8 @@ def draw_node_options(seed: int) -> NodeOptions:
             index_lost=prng.choice((0, RATE // 4)),
             write_error=errors.choice((0, 0, 0, RATE // 100)),
             sync_error=errors.choice((0, 0, 0, RATE // 50)),
+            remove_error=removals.choice((0, 0, RATE // 4, RATE // 2)),
+            remove_mean=removals.choice((50, 50, 20_000)),
         ),
         faults=msgspec.structs.replace(
             faults,

@@ -10,6 +10,7 @@ from headrace.metadata.target import PartitionTarget
 from headrace.ports.audit import Audit
 from headrace.ports.credentials import HashPassword, MintToken, VerifyPassword
 from headrace.ports.disk import DiskEvent, FromStore, OnStore
+from headrace.ports.host import TurnBegun, WantTurn
 from headrace.ports.machine import StateMachine
 from headrace.ports.network import (
     CloseConnection,
@@ -37,6 +38,7 @@ from headrace.sim.nodes.ending import Ending, judge_registers
 from headrace.sim.nodes.history import Incarnation, Reign
 from headrace.sim.nodes.options import NEVER_IDLE_TICKS, NodeOptions
 from headrace.sim.nodes.product import Product
+from headrace.sim.nodes.remains import check_known
 from headrace.sim.nodes.running import (
     Host,
     ShardRunning,
@@ -80,6 +82,7 @@ class Nodes:
             HashPassword: self._on_secret,
             MintToken: self._on_secret,
             Audit: _on_nothing,
+            WantTurn: self._on_turn,
             **dict.fromkeys(get_args(SegmentEffect), _on_segment),
         }
 
@@ -254,6 +257,7 @@ class Nodes:
         if fence is not None and not (node.folder.is_damaged or node.folder.has_failed):
             raise SimViolationError("P7", why="fenced, and sound", node=node.index, fence=fence)
         self._check_quarantine(node)
+        check_known(node)
         self.checkers.promises.removed(node.index, replicas)
         for key, replica in replicas.items():
             self.checkers.promises.observe(node.index, key, replica)
@@ -283,6 +287,9 @@ class Nodes:
         self._cluster.count("world.connection_closed")
         self.links.closed_by_node(effect.connection)
         self._cluster.connected(node.index, ConnectionClosed(effect.connection))
+
+    def _on_turn(self, node: Host, _: WantTurn) -> None:
+        self._cluster.completed(node.index, TurnBegun())
 
     def _on_reading(self, node: Host, effect: ReadConnections) -> None:
         node.is_reading = effect.is_reading
