@@ -473,8 +473,8 @@ _CURRENT = (
         "Who leads knows every offset.",
         Edit(
             offset_reads.OffsetReads._find,
-            "if not self._plane.is_current(self._partitions.find(key.group).replica):",
-            "if not self._partitions.find(key.group).replica.is_serving:",
+            "if not self._plane.is_current(self._partitions.find(topic, partition).replica):",
+            "if not self._partitions.find(topic, partition).replica.is_serving:",
         ),
     ),
     bug(
