@@ -18,6 +18,7 @@ from headrace.ports.credentials import (
     TokenMinted,
     VerifyPassword,
 )
+from headrace.ports.bus import ReleaseReply, SendToMember
 from headrace.ports.disk import (
     DiskEvent,
     FromStore,
@@ -322,12 +323,14 @@ class Whole:
             case SendFrame():
                 assert self.replica_count > 1, "a single node has no peers"
                 self.sent.append(effect)
+            case SendToMember() | ReleaseReply():
+                pass  # Nobody is there; `several` has a bus.
             case ConnectionTrusted():
                 self.trusted[effect.connection] = effect.is_trusted
             case Audit():
                 self.audited.append(effect)
             case _:
-                self.segments.waiting.append(effect)  # type: ignore[arg-type]  # all others are files'
+                self.segments.waiting.append(effect)
         return []
 
     def _carry_out_on_store(self, effect: OnStore) -> list[ShardEvent]:
