@@ -1,10 +1,22 @@
 """What a store rarely meets: answers in a strange order, and damage at the edge of a file."""
 
-from headrace.ports.disk import Synced, Written
+import pytest
+
+from headrace.base.limits import RESERVE_PARTS
+from headrace.ports.disk import (
+    AllocateJournal,
+    BlockWritten,
+    FileReplaced,
+    JournalAllocated,
+    Synced,
+    WriteBlock,
+    WriteJournal,
+    Written,
+)
 from headrace.ports.recovered import ViewState
 from headrace.storage.checkpoint import decode_checkpoint
 from headrace.storage.records import Head
-from tests.storage.samples import config, opened, prepare, started
+from tests.storage.samples import config, formatted, opened, prepare, started
 from tests.storage.test_forged import forged, heads, image, small
 from tests.storage.test_store import group_at, write
 
@@ -13,6 +25,65 @@ FILLING = 256  # of it records fill a file to its last byte
 FILE_BYTES = 8192
 
 # Answers.
+
+
+def test_a_record_that_waits_for_its_file_is_written_with_the_answer() -> None:
+    made = config()
+    store = opened(made, formatted(made).files()).store
+    store.stage_prepare(*prepare(1, 1))
+    store.flush(sync=True)
+    wanted = store.take_effects()
+    while blocks := [each for each in wanted if isinstance(each, WriteBlock)]:
+        wanted = [each for each in wanted if isinstance(each, AllocateJournal)]
+        for block in blocks:
+            store.step(BlockWritten(block.token))
+        wanted += store.take_effects()
+    (allocate,) = wanted
+    assert isinstance(allocate, AllocateJournal)
+    store.step(JournalAllocated(allocate.file, is_done=True))
+    assert any(isinstance(each, WriteJournal) for each in store.take_effects())
+
+
+def test_a_journal_without_space_for_its_next_file_is_without_space() -> None:
+    store, _ = started(config())
+    asked: list[AllocateJournal] = []
+    for op in range(1, 6):
+        store.stage_prepare(*prepare(1, op, bytes(3000)))
+        store.flush(sync=True)
+        asked += [each for each in store.take_effects() if isinstance(each, AllocateJournal)]
+    assert not store.is_without_space
+    (allocate,) = asked
+    store.step(JournalAllocated(allocate.file, is_done=False))
+    assert store.is_without_space
+
+
+def test_an_answer_to_a_checkpoint_that_is_over_changes_nothing() -> None:
+    store, disk = started(config())
+    write(store, disk, 1, 1)
+    store.step(FileReplaced(9999, is_done=False))
+    store.check()
+    assert not store.is_without_space
+    assert not store.is_checkpointing
+
+
+# Bounds.
+
+
+def test_many_bytes_ask_for_a_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.storage.journal.SYNC_BYTES", 8192)
+    store, _ = started(config())
+    syncs = []
+    for op in range(1, 7):
+        store.stage_prepare(*prepare(1, op, bytes(3000)))
+        store.flush(sync=False)
+        syncs += [each.sync for each in store.take_effects() if isinstance(each, WriteJournal)]
+    assert syncs == [False, False, True, False, False, True]
+
+
+def test_an_op_that_no_record_holds_has_no_place_in_the_reserve_either() -> None:
+    store, _ = started(config())
+    assert store.has_room(7000, reserve_parts=RESERVE_PARTS)
+    assert not store.has_room(9000, reserve_parts=RESERVE_PARTS)
 
 
 def test_a_group_that_goes_while_two_checkpoints_wait_is_in_neither() -> None:
