@@ -1,14 +1,25 @@
 """What replicas rarely hear: acknowledgements, states and votes that do not fit their own log."""
 
+from collections.abc import Iterable
+
 import msgspec
+import pytest
 
 from headrace.base.limits import HEADER_BYTES
 from headrace.ports.machine import Artifact
+from headrace.ports.network import Buffer
+from headrace.sim.machine import AppendMachine
 from headrace.vsr.events import FrameReceived
+from headrace.vsr.timeouts import Timer
 from headrace.vsr.transfer_session import COMMIT_HEADER
 from headrace.wire.numbers import FrameKind
 from headrace.wire.replica.decode import decode_replica
-from headrace.wire.replica.prepares import PREPARE, PrepareOkHeader
+from headrace.wire.replica.prepares import (
+    PREPARE,
+    PrepareHeader,
+    PrepareOkHeader,
+    RequestPreparesHeader,
+)
 from headrace.wire.replica.seals import seal
 from headrace.wire.replica.views import StartViewHeader
 from tests.vsr.commands import Commands
@@ -149,3 +160,69 @@ def test_only_the_primary_of_a_view_announces_it() -> None:
     assert node.replica.view == 0
     node.step(FrameReceived(1, FrameKind.START_VIEW, header, bytes(HEADER_BYTES) + last))
     assert node.replica.view == 1
+
+
+def test_only_bodies_that_are_missing_are_requested() -> None:
+    made = commands(
+        *["cluster 3", "register 0 a", "register 0 b", "deliver", "beat"],
+        *["request 0 a 1 apple", "deliver prepare 0->1"],
+        *["request 0 b 1 pear", "deliver prepare 0->1", "drop", "crash 1"],
+        *["restart 1 torn 3", "deliver request-start-view 1->0", "deliver start-view"],
+    )
+    assert made.cluster.nodes[1].replica.op == 4
+    [position] = made.matching("request-prepares")
+    _, header = decode_replica(made.cluster.flying[position][1].frame)
+    assert isinstance(header, RequestPreparesHeader)
+    assert (header.from_op, header.to_op) == (3, 3)
+
+
+def test_a_prepare_of_a_view_that_we_have_not_entered_is_not_journaled() -> None:
+    made = commands("cluster 3", "register 0 a", "deliver", "request 0 a 1 apple")
+    [position] = made.matching("prepare", "0->2")
+    _, sent = made.cluster.flying[position]
+    kind, header = decode_replica(sent.frame)
+    assert isinstance(header, PrepareHeader)
+    node = made.cluster.nodes[2]
+    node.step(FrameReceived(1, kind, msgspec.structs.replace(header, view=1), sent.frame))
+    assert node.replica.op == 1
+    node.step(FrameReceived(0, kind, header, sent.frame))
+    assert node.replica.op == 2
+
+
+def test_a_timer_of_resends_ends_with_what_is_to_be_resent() -> None:
+    made = commands("cluster 3", "register 0 a")
+    primary = made.cluster.nodes[0]
+    made.run("fire 0 retransmit")
+    assert Timer.RETRANSMIT in primary.timers
+    made.run("deliver")
+    assert primary.replica.commit_min == 1
+    made.run("fire 0 retransmit")
+    assert Timer.RETRANSMIT not in primary.timers
+
+
+def test_a_new_primary_foresees_ops_with_their_bodies(monkeypatch: pytest.MonkeyPatch) -> None:
+    foreseen: list[tuple[int, bytes]] = []
+
+    def foresee(_: AppendMachine, ops: Iterable[tuple[PrepareHeader, Buffer]]) -> None:
+        foreseen.extend((header.op, bytes(body)) for header, body in ops)
+
+    monkeypatch.setattr(AppendMachine, "foresee", foresee)
+    commands(
+        *["cluster 3", "register 0 a", "deliver", "request 0 a 1 apple", "deliver prepare 0->1"],
+        *["drop", "crash 0", "silent 1", "silent 2", "deliver"],
+    )
+    assert [op for op, _ in foreseen] == [2]
+    assert b"apple" in foreseen[0][1]
+
+
+def test_a_view_does_not_start_without_room_for_what_it_adopts() -> None:
+    made = commands(
+        *["cluster 3", "register 0 a", "deliver", "request 0 a 1 apple", "deliver prepare 0->2"],
+        *["drop", "crash 0"],
+    )
+    node = made.cluster.nodes[1]
+    node.shared._has_room = lambda *_, **__: False
+    for line in ("silent 1", "silent 2", "deliver"):
+        made.run(line)
+    assert (node.replica.view, node.replica.log_view, node.replica.op) == (1, 0, 1)
+    assert node.probes.counts["view_change.without_room"] > 0
