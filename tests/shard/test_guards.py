@@ -1,4 +1,4 @@
-"""Guards of a shard that no other test misses: who may read, what a send says of itself, pauses."""
+"""Guards of a shard that few requests meet: who may read, sends that contradict themselves."""
 
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -6,19 +6,24 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 import pytest
 
+from headrace.base.ids import GroupId
 from headrace.base.limits import HEADER_BYTES
 from headrace.ports.network import ReadConnections
 from headrace.shard.consensus.clock import Clock
 from headrace.shard.front.backpressure import Backpressure
+from headrace.shard.front.connections import Connection
 from headrace.shard.front.credential import credential_of, holds
 from headrace.shard.front.refusals import Refusals
 from headrace.shard.turn import Turn
 from headrace.wire.commands import groups, messages, streams, topics, users
 from headrace.wire.commands.command import Command
 from headrace.wire.errors import Code, RefusedError
-from headrace.wire.numbers import UserStatus
+from headrace.wire.evictions import EvictedError, EvictionReason
+from headrace.wire.numbers import Transport, UserStatus
+from headrace.wire.options import make_options
 from tests.shard.test_not_done import told, with_anna
 from tests.shard.test_rare_orders import POLL
+from tests.shard.trio import STREAM, Trio
 from tests.shard.whole import Whole
 
 if TYPE_CHECKING:
@@ -108,3 +113,62 @@ def test_a_poll_that_stores_no_later_offset_orders_nothing() -> None:
     anna.ask(messages.POLL_MESSAGES, POLL)
     node.tick(5)
     assert replica.op == ordered
+
+
+def test_a_poll_that_names_no_partition_is_of_the_first() -> None:
+    _, anna = with_anna(Whole())
+    polled = anna.ask(
+        messages.POLL_MESSAGES, msgspec.structs.replace(POLL, partition_id=None, auto_commit=False)
+    )
+    assert polled == anna.ask(
+        messages.POLL_MESSAGES, msgspec.structs.replace(POLL, auto_commit=False)
+    )
+
+
+def test_a_partition_that_is_not_here_yet_is_refused() -> None:
+    node = Whole()
+    with pytest.raises(RefusedError) as raised:
+        node.shard.partitions.find(GroupId(1 << 40))
+    assert raised.value.code == Code.TRANSIENT_NOT_ACCEPTED
+
+
+def test_only_an_earlier_session_of_the_same_client_is_too_low() -> None:
+    connection = Connection(1, 1, Transport.TCP, "", heard=0)
+    connection.client, connection.session = 7, 5
+
+    def reason(client: int, session: int) -> EvictionReason | None:
+        with pytest.raises(EvictedError) as raised:
+            connection.check_session(client, session)
+        return raised.value.reason
+
+    connection.check_session(7, 5)
+    assert reason(7, 4) == EvictionReason.SESSION_TOO_LOW
+    assert reason(7, 6) == EvictionReason.NO_SESSION
+    assert reason(8, 4) == EvictionReason.NO_SESSION
+    assert reason(8, 5) == EvictionReason.NO_SESSION
+
+
+def test_a_stream_has_no_options() -> None:
+    root, _ = with_anna(Whole())
+    request = streams.CreateStream("with", options=make_options({"retention": 1}))
+    with pytest.raises(RefusedError) as raised:
+        root.ask(streams.CREATE_STREAM, request)
+    assert raised.value.code == Code.UNSUPPORTED_OPTION_KEY
+
+
+def test_a_new_password_is_bounded_as_a_first_one_is() -> None:
+    _, anna = with_anna(Whole())
+    with pytest.raises(RefusedError) as raised:
+        anna.ask(users.CHANGE_PASSWORD, users.ChangePassword("anna", b"secret", b"x"))
+    assert raised.value.code == Code.INVALID_PASSWORD
+
+
+def test_an_op_is_noted_by_the_node_of_its_client_alone() -> None:
+    trio = Trio()
+    root = trio.login(0)
+    for node in trio.nodes:
+        node.audited.clear()
+    root.ask(streams.DELETE_STREAM, streams.DeleteStream(STREAM))
+    trio.tick(50)
+    noted = [[each.event for each in node.audited] for node in trio.nodes]
+    assert noted == [["delete_stream"], [], []]
