@@ -149,11 +149,14 @@ def test_only_an_earlier_session_of_the_same_client_is_too_low() -> None:
 
 
 def test_a_stream_has_no_options() -> None:
-    root, _ = with_anna(Whole())
+    node = Whole()
+    root, _ = with_anna(node)
+    ordered = node.shard.metadata.replica.op
     request = streams.CreateStream("with", options=make_options({"retention": 1}))
     with pytest.raises(RefusedError) as raised:
         root.ask(streams.CREATE_STREAM, request)
     assert raised.value.code == Code.UNSUPPORTED_OPTION_KEY
+    assert node.shard.metadata.replica.op == ordered  # It is refused before it is ordered.
 
 
 def test_a_new_password_is_bounded_as_a_first_one_is() -> None:
