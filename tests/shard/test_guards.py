@@ -11,8 +11,8 @@ from headrace.base.limits import HEADER_BYTES
 from headrace.ports.network import ReadConnections
 from headrace.shard.consensus.clock import Clock
 from headrace.shard.front.backpressure import Backpressure
-from headrace.shard.front.connections import Connection
-from headrace.shard.front.credential import credential_of, holds
+from headrace.shard.front.connections import Connections
+from headrace.shard.front.credential import Credential, credential_of, holds
 from headrace.shard.front.refusals import Refusals
 from headrace.shard.turn import Turn
 from headrace.wire.commands import groups, messages, streams, topics, users
@@ -133,8 +133,9 @@ def test_a_partition_that_is_not_here_yet_is_refused() -> None:
 
 
 def test_only_an_earlier_session_of_the_same_client_is_too_low() -> None:
-    connection = Connection(1, 1, Transport.TCP, "", heard=0)
-    connection.client, connection.session = 7, 5
+    connections = Connections()
+    connection = connections.open(1, Transport.TCP, "10.0.0.1:1", 0)
+    connections.bind(connection, client=7, credential=Credential(0, 0, "hash"), session=5)
 
     def reason(client: int, session: int) -> EvictionReason | None:
         with pytest.raises(EvictedError) as raised:
