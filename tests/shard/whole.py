@@ -10,6 +10,7 @@ from headrace.base.limits import MIB
 from headrace.base.secret import Secret
 from headrace.metadata.admission import TopicDefaults
 from headrace.ports.audit import Audit
+from headrace.ports.bus import ReleaseReply, SendToMember
 from headrace.ports.credentials import (
     HashPassword,
     MintToken,
@@ -18,7 +19,6 @@ from headrace.ports.credentials import (
     TokenMinted,
     VerifyPassword,
 )
-from headrace.ports.bus import ReleaseReply, SendToMember
 from headrace.ports.disk import (
     DiskEvent,
     FromStore,
