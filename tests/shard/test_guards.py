@@ -128,7 +128,7 @@ def test_a_poll_that_names_no_partition_is_of_the_first() -> None:
 def test_a_partition_that_is_not_here_yet_is_refused() -> None:
     node = Whole()
     with pytest.raises(RefusedError) as raised:
-        node.shard.partitions.find(GroupId(1 << 40))
+        node.shard.partitions.find_epoch(GroupId(1 << 40), 1)
     assert raised.value.code == Code.TRANSIENT_NOT_ACCEPTED
 
 
