@@ -62,8 +62,9 @@ class Failures:
     def note(self, group: int, cause: Cause, now: int, text: str) -> None:
         """Record one more failure in a row."""
         before = self._records.get((group, cause))
+        assert before is None or before.due <= now, "it is tried again after its pause"
         count = 1 if before is None else before.count + 1
-        pause = min(PAUSE_TICKS << min(count - 1, 16), PAUSE_TICKS_MAX)
+        pause = pause_of(count)
         self._records[group, cause] = Failure(count, now + pause, text)
         self._probes.hit("partitions_reconcile_failures_total")
         if is_reported(count):
@@ -78,11 +79,21 @@ class Failures:
         """Assert that what failed is tried again within a minute."""
         for record in self._records.values():
             assert record.count > 0, "a record is of a failure"
-            assert record.due <= now + PAUSE_TICKS_MAX, "it is tried again within a minute"
+            assert record.due <= now + pause_of(record.count), "a pause is that of its failures"
+            assert record.due >= PAUSE_TICKS, "the first pause is a second"
+
+
+def pause_of(count: int) -> int:
+    """Return for how many ticks nothing is tried after so many failures in a row."""
+    assert count > 0, "a pause follows a failure"
+    pause = min(PAUSE_TICKS << min(count - 1, 16), PAUSE_TICKS_MAX)
+    assert PAUSE_TICKS <= pause <= PAUSE_TICKS_MAX, "from a second to a minute"
+    return pause
 
 
 def is_reported(count: int) -> bool:
     """Whether that many failures in a row are reported to the operator."""
+    assert count > 0, "what is reported has failed"
     is_power = count & (count - 1) == 0
     return count == REPORTED_FROM or (count > REPORTED_FROM and is_power)
 

@@ -36,6 +36,8 @@ class ShardsTable:
 
     def put(self, group: int, row: Row) -> None:
         """Write a row in the place of the one before."""
+        before = self._rows.get(group)
+        assert before is None or before.epoch <= row.epoch, "an incarnation follows an earlier one"
         self._rows[group] = row
         self._of_topic.setdefault(topic_of(group), {})[group] = None
 
@@ -43,6 +45,7 @@ class ShardsTable:
         """Remove the row of a partition, if there is one."""
         if self._rows.pop(group, None) is not None:
             key = topic_of(group)
+            assert group in self._of_topic[key], "every row is one of its topic"
             del self._of_topic[key][group]
             if not self._of_topic[key]:
                 del self._of_topic[key]
@@ -63,6 +66,8 @@ class ShardsTable:
         """Assert that every row is found by its topic too."""
         found = {group: key for key, groups in self._of_topic.items() for group in groups}
         assert found.keys() == self._rows.keys(), "every row is one of its topic"
+        listed_count = sum(len(groups) for groups in self._of_topic.values())
+        assert listed_count == len(self._rows), "a row is listed once"
         for group, key in found.items():
             assert topic_of(group) == key, "a row is one of its own topic"
         assert all(self._of_topic.values()), "a topic without rows is forgotten"
