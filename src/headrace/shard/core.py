@@ -12,7 +12,9 @@ Flow: route, replicate, apply, store, reply.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from headrace.base.connection_numbers import home_of
 from headrace.base.ids import METADATA_GROUP, GroupId
+from headrace.base.placement import METADATA_SHARD
 from headrace.ports.disk import FromStore
 from headrace.ports.host import HostSampled, SnapshotMade, StopWanted, TurnBegun
 from headrace.ports.network import (
@@ -138,6 +140,7 @@ class ShardCore:
         found = [self._turn.probes]
         for plane in self._planes:
             found += [plane.probes, plane.store.probes]
+        assert len(found) == 1 + 2 * len(self._planes), "marks are counted once"
         return found
 
     def take_findings(self) -> list[Finding]:
@@ -175,9 +178,27 @@ class ShardCore:
         for plane in self._planes:
             assert is_open or not plane.has_begun, "groups live once all stores know of it"
         assert METADATA_GROUP not in self.data_plane.groups, "metadata has its own store"
+        self._check_place()
         placement = self.settings.placement
         for group in self.data_plane.groups:
             assert placement.owns(GroupId(group)), "only its owner has a partition"
+
+    def _check_place(self) -> None:
+        """Assert that this shard has what is its own among the shards of the node."""
+        shard, shard_count = self.settings.placement
+        assert 0 <= shard < shard_count, "it is one of the shards of its node"
+        has_metadata = METADATA_STORE in self._plane_of
+        assert has_metadata == (shard == METADATA_SHARD), "the metadata group is on shard 0"
+        assert list(self._plane_of.values())[::-1] == list(self._planes), "a plane has one store"
+        assert self._plane_of[DATA_STORE] is self.data_plane, "a store is found by its number"
+        connections = self.front.connections
+        assert shard_count > 1 or not connections.guests, "who is alone has no guests"
+        for connection in connections.all():
+            assert connection.home < shard_count, "a connection lives on a shard of the node"
+            assert shard in (METADATA_SHARD, connection.home), "its home and shard 0 know it"
+        for group in self.partitions.locals:
+            assert group in self.data_plane.groups, "a partition has its group"
+        assert self._metadata.state.revision <= self._metadata.commit, "only an op changes it"
 
     def check_awake(self) -> None:
         """Assert that no request is forgotten, and that whatever has work is awake."""
@@ -226,6 +247,10 @@ class ShardCore:
 
     def _on_opened(self, event: ConnectionOpened) -> None:
         connections = self.front.connections
+        shard, shard_count = self.settings.placement
+        home = home_of(event.connection)
+        assert home < shard_count, "a connection lives on a shard of the node"
+        assert shard in (METADATA_SHARD, home), "its home and shard 0 know a connection"
         connections.open(event.connection, event.transport, event.address, self.clock.now)
 
     def _on_closed(self, event: ConnectionClosed) -> None:
@@ -233,6 +258,7 @@ class ShardCore:
         if connection is None:
             return
         assert connection.number == event.connection, "it is found by its number"
+        assert event.connection not in self.front.connections.guests, "a guest has no transport"
         self.front.answers.forget(event.connection)
         self._on_departed(connection)
 
@@ -262,6 +288,7 @@ class ShardCore:
         self.front.purges.tick()
 
     def _withdraw(self, client: int, request: int, ticket: int) -> bool:
+        assert ticket < self.front.answers.next_ticket, "what is taken back has waited here"
         return any(plane.withdraw(client, request, ticket) for plane in self._planes)
 
     @property

@@ -68,10 +68,12 @@ class PeerShard(ShardCore):
         )
         delivery = PartitionDelivery(image, front, sessions.release, turn.out)
         self._data_stages = DataStages(self.data_plane, self.partitions, front.polls, delivery)
+        assert not self._on_event.keys() & self._exchange.on_event.keys(), "an event has one taker"
         self._on_event |= self._exchange.on_event
 
     def _route_if_fresh(self, connection: Connection, frame: "Buffer") -> None:
         """Take a frame; not while shard 0 is silent: it may have decided anything since."""
+        assert not self.image.is_current, "only what waited for that is judged as current"
         if self.image.is_fresh or not self._router.refuse_of_partition(
             connection, frame, Code.TRANSIENT_NOT_ACCEPTED
         ):
@@ -86,6 +88,7 @@ class PeerShard(ShardCore):
     def _after_feed(self) -> None:
         """Wake those who look at the metadata."""
         self.image.is_awake = False
+        assert self.image.state.revision <= self.image.commit, "only what is committed is fed"
         self._timekeeper.after_turn()
         self.partitions.reconciling.is_awake = True
         self._exchange.is_awake = True
@@ -113,12 +116,16 @@ class PeerShard(ShardCore):
         if front.flushes.is_awake:
             front.flushes.after_turn()
         self._exchange.after_turn()
+        assert not self.image.is_awake, "the feed is looked at first"
         out = self._turn.out
         effects = out[:]
         del out[:]
-        return self._exchange.translate(effects)
+        leaving = self._exchange.translate(effects)
+        assert not self._turn.out, "all effects of a turn leave with it"
+        return leaving
 
     def _on_departed(self, connection: Connection) -> None:
+        assert connection.home == self.settings.placement.shard, "its home tells that it is gone"
         self._exchange.sessions.lose(connection)
 
     def _sweep(self) -> None:
@@ -138,6 +145,11 @@ class PeerShard(ShardCore):
         super().check()
         self._data_stages.check()
         self._exchange.check()
+        assert self._metadata is self.image, "all rooms look at the image"
+        assert self._planes == (self.data_plane,), "the metadata group is on shard 0"
+        assert self.partitions.purged_revision <= self.image.state.revision, "it follows the image"
+        assert not self.image.is_awake, "what was fed in a turn is looked at in it"
+        assert self.image.is_caught_up or not self.is_ready, "nobody is served without an image"
 
 
 def _audit_nothing(connection: Connection, request: topics.DeleteSegments) -> None:

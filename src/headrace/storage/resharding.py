@@ -111,6 +111,7 @@ def share_out(
     for shard, (name, opened) in enumerate(stores.items()):
         _check_movable(name, opened, shard, len(stores))
     found = [contents_of(opened) for opened in stores.values()]
+    assert all(start <= each.start for each in found), "the oldest start is of all moments"
     is_power_loss = any(each.is_power_loss for each in found)
     groups: list[list[RecoveredGroup]] = [[] for _ in range(shard_count)]
     ceilings: list[list[tuple[int, int]]] = [[] for _ in range(shard_count)]
@@ -120,6 +121,8 @@ def share_out(
         for number, offset in _needed_ceilings(each, is_power_loss=is_power_loss):
             ceilings[owner_of(GroupId(number), shard_count)].append((number, offset))
     assert sum(map(len, groups)) == sum(len(each.groups) for each in found), "none is left behind"
+    known = sum(len(each.ceilings) for each in found)
+    assert sum(map(len, ceilings)) <= known, "a ceiling has one place"
     return tuple(
         Contents(
             groups=tuple(sorted(groups[shard], key=lambda group: group.state.group)),
@@ -213,7 +216,10 @@ def _entries(contents: Contents) -> Iterator[Entry]:
 def _file_bytes(config: StoreConfig, entries: list[Entry]) -> int:
     """Return the size of a journal file: as configured, or as the largest record needs it."""
     record = max((record_bytes(entry.size) for entry in entries), default=0)
-    return max(file_bytes_of(config), record + -record % FILE_ALIGNMENT)
+    file_bytes = max(file_bytes_of(config), record + -record % FILE_ALIGNMENT)
+    assert record <= file_bytes, "no record spans two files"
+    assert file_bytes % FILE_ALIGNMENT == 0, "files are aligned"
+    return file_bytes
 
 
 def _build_journal(
@@ -252,13 +258,16 @@ def _build_journal(
     for effect in outbox.take_effects():
         assert isinstance(effect, WriteJournal), "a journal with its space only writes"
         data = files.setdefault(journal_name(effect.file), bytearray())
+        assert effect.position <= len(data), "records follow each other"
         data[effect.position :] = effect.data
+        assert len(data) <= file_bytes, "no record spans two files"
     return journal, {name: bytes(data) for name, data in files.items()}
 
 
 def _count_files(sizes: list[int], file_bytes: int) -> int:
     """Return how many files these records fill, one after another."""
     count, position = 1, 0
+    assert max(sizes, default=0) <= file_bytes, "no record spans two files"
     for size in sizes:
         if position + size > file_bytes:
             count, position = count + 1, 0
@@ -275,6 +284,7 @@ def _build_checkpoint(contents: Contents, identity: Identity) -> bytes:
         if group.checkpoint is not None
     }
     ceilings = dict(contents.ceilings)
+    assert len(ceilings) == len(contents.ceilings), "a group has one ceiling"
     if not blocks and not ceilings:
         return b""
     return encoder.encode(number=_FIRST_CHECKPOINT, covered=0, blocks=blocks, ceilings=ceilings)

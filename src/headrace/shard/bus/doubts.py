@@ -17,6 +17,7 @@ from headrace.shard.front.answers import Answers
 from headrace.shard.front.connections import Connection
 from headrace.shard.turn import Turn
 from headrace.wire.bus.feed import FEED_ASK, FeedAskHeader
+from headrace.wire.errors import Code
 from headrace.wire.requests import RequestHeader, without_marks
 
 _DOUBTS_MAX = 4096
@@ -56,20 +57,25 @@ class Doubts:
         self._turn.probes.hit("doubts.asked")
         number = self._turn.new_token()
         ticket = self._answers.wait(connection.number, without_marks(header))
+        assert not self._image.is_current, "what is judged by what shard 0 knows is in no doubt"
+        newest = self._waiting[-1] if self._waiting else None
+        assert newest is None or (newest.number, newest.ticket) < (number, ticket), "in order"
         self._waiting.append(_Doubted(number, ticket, frame))
         self._ask(number)
         return True
 
     def _ask(self, number: int) -> None:
         image = self._image
+        assert number > 0, "0 asks nothing"
         header = FeedAskHeader(op=image.last_op, commit=image.commit, number=number)
         self._turn.out.append(SendToMember(METADATA_SHARD, (FEED_ASK.encode(header),)))
 
     def on_point(self, number: int, commit: int) -> None:
         """Take what shard 0 had committed when it was asked under a number."""
+        assert commit < _UNKNOWN, "a commit is the number of an op"
         for doubted in self._waiting:
             if doubted.number == number:
-                doubted.commit = commit
+                doubted.commit = min(doubted.commit, commit)  # It may have been asked twice.
 
     def go_on(self) -> None:
         """Judge again what the image is current for."""
@@ -77,7 +83,10 @@ class Doubts:
         ready = [each for each in self._waiting if each.commit <= commit]
         if not ready:
             return
-        self._waiting = [each for each in self._waiting if each.commit > commit]
+        left = [each for each in self._waiting if each.commit > commit]
+        assert len(ready) + len(left) == len(self._waiting), "nobody is forgotten"
+        self._waiting = left
+        assert not self._image.is_current, "it does not judge while it judges"
         self._image.is_current = True
         for each in ready:
             waiting = self._answers.end(each.ticket)
@@ -86,10 +95,12 @@ class Doubts:
                 assert connection is not None, "who waits is connected"
                 self._route(connection, each.frame)
         self._image.is_current = False
+        assert self._waiting is left, "who is judged again is not doubted again"
 
     def tick(self) -> None:
         """Forget those for whom nobody waits any more; ask again, as a lane may have dropped it."""
         self._waiting = [each for each in self._waiting if self._answers.is_waiting(each.ticket)]
+        assert len(self.tickets()) == len(self._waiting), "all that are left are waited for"
         for each in self._waiting:
             if each.commit == _UNKNOWN:
                 self._ask(each.number)
@@ -103,5 +114,13 @@ class Doubts:
         """Assert that whoever can be judged is, and what waits is bounded."""
         commit = self._image.commit
         for each in self._waiting:
-            assert each.commit > commit, "what can be judged is judged"
+            assert commit < each.commit <= _UNKNOWN, "what can be judged is judged"
+            waiting = self._answers.get(each.ticket)
+            if waiting is not None:
+                assert waiting.late == Code.TRANSIENT_NOT_ACCEPTED, "nothing is done for it yet"
+                assert waiting.header.ticket == 0, "no group has it"
+        tickets = [each.ticket for each in self._waiting]
+        assert tickets == sorted(dict.fromkeys(tickets)), "they are judged as they came"
+        numbers = [each.number for each in self._waiting]
+        assert numbers == sorted(dict.fromkeys(numbers)), "each asks under a number of its own"
         assert len(self._waiting) <= _DOUBTS_MAX, "what waits is bounded"

@@ -67,6 +67,11 @@ class Drops:
         ):
             yield Drop(variant, reason, self._counts[variant, reason])
 
+    def check(self) -> None:
+        """Assert that a pair is counted once it has occurred, and that nothing is left out."""
+        assert all(count > 0 for count in self._counts.values()), "a pair shows when it occurs"
+        assert sum(drop.count for drop in self.counts()) == self.total, "all are shown"
+
 
 def variant_of(kind: int, group: int) -> Variant:
     """Return the variant of a frame; kinds that nobody knows count as consensus."""
@@ -98,3 +103,9 @@ _VARIANTS: dict[int, Variant] = {
     FrameKind.GATHERED: Variant.GATHER,
     FrameKind.LOADED: Variant.LOADED,
 }
+assert all(kind >= FrameKind.FORWARDED_REQUEST for kind in _VARIANTS), "others are of replicas"
+assert Variant.PARTITION not in _VARIANTS.values(), "its group makes a frame one of a partition"
+assert all(
+    variant in (Variant.CONSENSUS, Variant.PARTITION) or variant in _VARIANTS.values()
+    for variant in Variant
+), "every variant can occur"

@@ -45,6 +45,11 @@ ASK_TICKS = 10
 _OF_SESSIONS = (Operation.REGISTER, Operation.LOGOUT)
 _OF_CONNECTIONS = (SendToConnection, ConnectionTrusted, CloseConnection)
 
+# Kinds that a core takes from the lanes of other shards.
+_KINDS_OF_BUS: dict[int, None] = dict.fromkeys(
+    kind for kind in FrameKind if kind >= FrameKind.FORWARDED_REQUEST
+)
+
 Handler: TypeAlias = Callable[[int, Any, Buffer], None]
 
 
@@ -70,6 +75,7 @@ class Exchange:
 
     def _on_frames(self, event: BusFrames) -> None:
         for sender, frame in event.frames:
+            assert sender != self._shard, "nobody sends to itself"
             try:
                 kind, header = decode_bus(frame)
             except RemoteError:
@@ -91,14 +97,17 @@ class Exchange:
         self.forwards.on_reply(sender, header, bytes(frame))
 
     def _on_refused(self, event: BusRefused) -> None:
+        assert event.member != self._shard, "nobody sends to itself"
         self.drops.count_event(event)
         if event.kind == FrameKind.FORWARDED_REQUEST:
+            assert event.ticket > 0, "who waits has a ticket"
             self.forwards.on_refused(event)
 
     def _on_lost(self, event: FrameLost) -> None:
         self.drops.count_event(event)
 
     def _on_member_lost(self, event: MemberLost) -> None:
+        assert event.member != self._shard, "nobody has a lane to itself"
         self._turn.probes.hit("bus.member_lost")  # The supervisor stops this shard too.
 
     def translate(self, effects: list[ShardEffect]) -> list[ShardEffect]:
@@ -116,12 +125,14 @@ class Exchange:
                     out += self._order(effect)
                     continue
             out.append(effect)
+        assert len(out) <= len(effects), "an effect is carried out once, here or elsewhere"
         return out
 
     def _order(
         self, effect: SendToConnection | ConnectionTrusted | CloseConnection
     ) -> list[SendToMember]:
         """Return what the home of a connection is told; a guest that was answered: nothing."""
+        assert home_of(effect.connection) != self._shard, "who lives here needs no order"
         return []
 
     def tickets(self) -> list[int]:
@@ -136,6 +147,10 @@ class Exchange:
         """Assert what holds between turns."""
         self.forwards.check()
         self.guests.check()
+        self.drops.check()
+        guests = self.guests.numbers()
+        assert all(home_of(number) != self._shard for number in guests), "guests live elsewhere"
+        assert self._on_kind.keys() <= _KINDS_OF_BUS.keys(), "frames of replicas have another way"
 
 
 class MainExchange(Exchange):
@@ -161,6 +176,7 @@ class MainExchange(Exchange):
         self._route = route
         self._homes = Homes(connections, shard_count)
         feed.departures = self._homes.departures
+        assert feed.peers.keys() == self._homes.orders.keys(), "who is fed is a home"
         self._on_kind[FrameKind.FEED_ASK] = self._on_ask
         self._on_kind[FrameKind.CONNECTION_GONE] = self._on_gone
 
@@ -172,10 +188,13 @@ class MainExchange(Exchange):
         if connection is None or home_of(connection.number) != sender:
             self._turn.probes.hit("bus.refused")  # Its home was told that it is gone, or will be.
         else:
+            assert connection.stands_for == 0, "a session is that of a connection, not of a guest"
             self._route(connection, frame)
 
     def _on_ask(self, sender: int, header: FeedAskHeader, _: Buffer) -> None:
-        self._turn.out += self._homes.on_taken(sender, header.orders)
+        assert sender in self.feed.peers, "only who is fed asks"
+        if not header.number:  # Else it asks for the commit, and says nothing of itself.
+            self._turn.out += self._homes.on_taken(sender, header.orders)
         self.feed.on_ask(sender, header)
 
     def _on_gone(self, sender: int, header: ConnectionGoneHeader, _: Buffer) -> None:
@@ -184,12 +203,15 @@ class MainExchange(Exchange):
             return
         if not self._homes.departures[sender].is_next(header.number):
             return
+        assert self._homes.departures[sender].taken == header.number, "it is taken once"
         connection = self._connections.get(header.connection)
         if connection is None:
             return
+        assert connection.home == sender, "a connection is known by its home"
         if header.is_open:
             if connection.is_bound:
                 self._room.disconnects.release(connection)
+            assert connection.session == 0, "it must log in again"
             return
         self._connections.close(header.connection)
         self._room.on_closed(connection)
@@ -197,6 +219,7 @@ class MainExchange(Exchange):
     def _on_refused(self, event: BusRefused) -> None:
         super()._on_refused(event)
         if event.kind == FrameKind.CONNECTION_ORDER:
+            assert event.member in self._homes.orders, "only homes are ordered"
             self._homes.orders[event.member].refused()
 
     def _order(
@@ -211,7 +234,9 @@ class MainExchange(Exchange):
         self.feed.after_turn()
         effects += self._turn.out
         self._turn.out.clear()
-        return self.translate(effects)
+        out = self.translate(effects)
+        assert not self._turn.out, "all effects of a turn leave with it"
+        return out
 
     def check(self) -> None:
         """Assert what holds between turns."""
@@ -235,6 +260,7 @@ class PeerExchange(Exchange):
         doubts: Doubts,
         partitions: Partitions,
     ) -> None:
+        assert shard > METADATA_SHARD, "shard 0 has the metadata itself"
         super().__init__(shard, forwards, guests, turn)
         self._image = image
         self.sessions = sessions
@@ -253,8 +279,11 @@ class PeerExchange(Exchange):
 
     def _on_op(self, _: int, header: FeedOpHeader, frame: Buffer) -> None:
         body = memoryview(frame)[HEADER_BYTES:]
-        if not self._image.apply(header.previous, PREPARE.decode(frame), body):
+        prepare = PREPARE.decode(frame)
+        assert prepare.op == header.op, "an op is fed under its number"
+        if not self._image.apply(header.previous, prepare, body):
             self._lack()
+            assert self._image.last_op < header.op, "what is missing is not applied"
 
     def _on_image(self, _: int, header: FeedImageHeader, piece: Buffer) -> None:
         have = sum(len(each) for each in self._pieces)
@@ -263,9 +292,11 @@ class PeerExchange(Exchange):
         if header.op != self._image_op or header.offset != have:
             self._lack()
             return
+        assert have + len(piece) <= header.total, "pieces are those of one image"
         self._pieces.append(bytes(piece))
         if have + len(piece) == header.total:
             data, self._pieces = b"".join(self._pieces), []
+            assert len(data) == header.total, "an image is installed whole"
             if header.op >= self._image.last_op:
                 try:
                     self._image.install(header.op, header.commit, data)
@@ -277,6 +308,7 @@ class PeerExchange(Exchange):
         self._is_lacking = not self._image.confirm(header.op, header.commit)
         if self._is_lacking:
             self._lack()
+        assert self._is_lacking or self._image.commit >= header.commit, "who lacks nothing is there"
         if header.number:
             self._doubts.on_point(header.number, header.commit)
             self.is_awake = True
@@ -292,11 +324,13 @@ class PeerExchange(Exchange):
     def _on_refused(self, event: BusRefused) -> None:
         super()._on_refused(event)
         if event.kind == FrameKind.CONNECTION_GONE:
+            assert event.member == METADATA_SHARD, "shard 0 alone is told of connections"
             self.sessions.departures.refused()
 
     def after_feed(self) -> None:
         """Go on with what waited for the image; partitions are as it says by now."""
         self.is_awake = False
+        assert self._image.machine.op <= self._image.commit, "only what is committed is fed"
         self.forwards.after_feed()
         self.guests.after_feed()
         self._doubts.go_on()
@@ -307,6 +341,7 @@ class PeerExchange(Exchange):
         settled = self._partitions.purged_revision
         if settled != self._told_settled:
             self._ask()
+        assert self._told_settled == settled, "shard 0 is told how far this shard is"
 
     def tick(self) -> None:
         """Do what waits for time."""
@@ -314,6 +349,7 @@ class PeerExchange(Exchange):
         if self._turn.clock.now - self._asked_at >= ASK_TICKS:
             self._ask()
             self._doubts.tick()
+        assert self._turn.clock.now - self._asked_at < ASK_TICKS, "it is told ten times a second"
 
     def tickets(self) -> list[int]:
         """Return the tickets of the requests that wait for other shards."""
@@ -323,6 +359,7 @@ class PeerExchange(Exchange):
         image = self._image
         self._asked_at = self._turn.clock.now
         self._told_settled = self._partitions.purged_revision
+        assert self._told_settled <= image.state.revision, "partitions follow the metadata"
         header = FeedAskHeader(
             op=image.last_op,
             commit=image.commit,
@@ -339,3 +376,7 @@ class PeerExchange(Exchange):
         self._image.check()
         self._doubts.check()
         self.sessions.check()
+        assert self._asked_at <= self._turn.clock.now, "nobody asks in the future"
+        assert self._image.is_caught_up or self._is_lacking, "who has no image lacks it"
+        assert self._told_settled == self._partitions.purged_revision, "shard 0 is told of it"
+        assert not self.is_awake, "what can go on has gone on"

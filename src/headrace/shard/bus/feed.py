@@ -54,10 +54,11 @@ class FedMachine(MetadataMachine):
     def __init__(self) -> None:
         super().__init__()
         self.fresh: list[tuple[PrepareHeader, bytes]] = []  # applied since the feed has looked
-        self.is_replaced = False  # by an image: others need one too
+        self.installed_op = -1  # of an image that took its place lately: others need one too
 
     def apply(self, header: PrepareHeader, body: Buffer) -> bytes:
         """Apply one committed op, and have it fed."""
+        assert not self.fresh or self.fresh[-1][0].op < header.op, "ops are applied in order"
         reply = super().apply(header, body)
         self.fresh.append((header, bytes(body)))
         return reply
@@ -66,7 +67,7 @@ class FedMachine(MetadataMachine):
         """Replace the state by a snapshot: those who are fed need it too."""
         super().install(artifacts)
         self.fresh.clear()
-        self.is_replaced = True
+        self.installed_op = self.op
 
 
 class Peer:
@@ -99,11 +100,12 @@ class Feed:
     def after_turn(self) -> None:
         """Feed what was applied in this turn, and tell the commit if it has changed."""
         machine, clock = self._machine, self._turn.clock
-        if machine.is_replaced:
-            machine.is_replaced = False
+        if machine.installed_op >= 0:
+            assert machine.installed_op <= machine.op, "what was applied since is fresh"
             self._ops.clear()
             self._ops_bytes = 0
-            self._last_op = machine.op
+            # Ops that were applied after it in the same turn are fed, and follow it.
+            self._last_op, machine.installed_op = machine.installed_op, -1
         for header, body in machine.fresh:
             fed = _Fed(self._last_op, header.op, PREPARE.encode(header) + body)
             self._last_op = header.op
@@ -111,6 +113,7 @@ class Feed:
             for member in self.peers:
                 self._send_op(member, fed)
         machine.fresh.clear()
+        assert self._last_op == machine.op, "all that is applied is fed"
         commit = self._group.commit
         if commit != self._told or clock.now - self._told_at >= POINT_TICKS:
             self._told, self._told_at = commit, clock.now
@@ -118,14 +121,23 @@ class Feed:
                 self._send_point(member, 0)
 
     def _keep(self, fed: _Fed) -> None:
+        assert fed.previous < fed.op, "ops are fed in order"
         self._ops.append(fed)
         self._ops_bytes += len(fed.frame)
         while len(self._ops) > _OPS_MAX or self._ops_bytes > _OPS_BYTES_MAX:
             self._ops_bytes -= len(self._ops.popleft().frame)
+        assert 0 <= self._ops_bytes <= _OPS_BYTES_MAX, "what is kept is bounded"
 
     def on_ask(self, member: int, asked: FeedAskHeader) -> None:
-        """Take how far a shard is, and send what it asks for."""
+        """Take how far a shard is, and send what it asks for.
+
+        A question with a number asks for the commit, and says nothing of the shard.
+        """
+        if asked.number:
+            self._send_point(member, asked.number)
+            return
         peer = self.peers[member]
+        assert peer.commit <= asked.commit, "a shard does not go back"
         peer.op = asked.op if asked.has_image else -1
         peer.commit, peer.settled = asked.commit, asked.settled - 1
         if asked.is_lacking and self._group.is_caught_up:
@@ -135,16 +147,19 @@ class Feed:
                     self._send_op(member, fed)
             elif not asked.has_image or asked.op != self._last_op:
                 self._send_image(member)
-        if asked.is_lacking or asked.number:
-            self._send_point(member, asked.number)
+        if asked.is_lacking:
+            self._send_point(member, 0)
 
     def _send_op(self, member: int, fed: _Fed) -> None:
+        assert fed.op <= self._last_op, "only what is applied is fed"
         header = FeedOpHeader(size=HEADER_BYTES + len(fed.frame), op=fed.op, previous=fed.previous)
         self._turn.out.append(SendToMember(member, (FEED_OP.encode(header), fed.frame)))
 
     def _send_image(self, member: int) -> None:
         (image,) = self._machine.checkpoint()
         data = image.data
+        assert len(data) > 0, "an image is never empty: its last piece installs it"
+        assert self._last_op <= image.frontier <= self._group.commit, "it has all that was fed"
         for offset in range(0, len(data), _PIECE_BYTES):
             piece = data[offset : offset + _PIECE_BYTES]
             header = FeedImageHeader(
@@ -157,6 +172,7 @@ class Feed:
             self._turn.out.append(SendToMember(member, (FEED_IMAGE.encode(header), piece)))
 
     def _send_point(self, member: int, number: int) -> None:
+        assert not self._machine.fresh, "a point tells of nothing that was not fed before"
         taken = self.departures[member].taken if member in self.departures else 0
         header = FeedPointHeader(
             op=self._last_op, commit=self._group.commit, number=number, departures=taken
@@ -178,6 +194,14 @@ class Feed:
         assert self._ops_bytes == sum(len(fed.frame) for fed in self._ops), "bytes are counted"
         assert self._last_op <= self._group.commit, "only what is applied is fed"
         assert not self._machine.fresh, "what was applied in a turn is fed in it"
+        assert self._machine.installed_op == -1, "an image that took its place was noticed"
+        assert self._machine.op == self._last_op, "all that is applied is fed"
+        assert len(self._ops) <= _OPS_MAX, "what is kept is bounded"
+        assert self._told <= self._group.commit, "only what is committed is told"
+        assert self._told_at <= self._turn.clock.now, "nothing was told in the future"
+        assert self.departures.keys() == self.peers.keys(), "who is fed is a home"
         for peer in self.peers.values():
+            assert -1 <= peer.op <= peer.commit, "only what is committed is fed"
+            assert peer.commit <= self._group.commit, "nobody is ahead of the group"
             assert peer.op <= self._last_op, "nobody has what was not fed"
             assert peer.settled <= self._group.state.revision, "partitions follow the metadata"

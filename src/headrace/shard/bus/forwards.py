@@ -14,7 +14,10 @@ Flow: route, reply.
 
 from typing import TYPE_CHECKING
 
+from headrace.base.connection_numbers import home_of
+from headrace.base.ids import METADATA_GROUP
 from headrace.base.limits import HEADER_BYTES
+from headrace.base.placement import METADATA_SHARD
 from headrace.ports.bus import BusRefused, ReleaseReply, SendToMember
 from headrace.ports.network import Buffer
 from headrace.shard.consensus.believed_time import TICK_MICROS
@@ -64,6 +67,8 @@ class Forwards:
         """Have another shard serve a request; return the ticket by which it waits here."""
         owner = elsewhere.owner
         assert owner != self._shard, "what is served here is not forwarded"
+        assert connection.home == self._shard, "what is forwarded was asked here"
+        assert connection.number not in self._answers.connections.guests, "one hop is enough (O5.6)"
         late = Code.TRANSIENT_NOT_COMMITTED
         # No group here will answer it: it waits without marks.
         ticket = self._answers.wait(connection.number, without_marks(header), late)
@@ -87,6 +92,8 @@ class Forwards:
             group=elsewhere.group,
         )
         if header.operation in _OF_SESSIONS:
+            assert elsewhere.group == METADATA_GROUP, "sessions are those of the metadata group"
+            assert not self.is_of_session(connection), "one login or logout at a time"
             self._sessions[connection.number] = ticket
         self._turn.probes.hit("requests.forwarded")
         parts = (FORWARDED_REQUEST.encode(envelope), frame)
@@ -95,8 +102,11 @@ class Forwards:
 
     def on_refused(self, event: BusRefused) -> None:
         """Answer that a request was not taken: its lane is full, or its owner is gone."""
-        if self._owners.pop(event.ticket, None) is not None:
+        owner = self._owners.pop(event.ticket, None)
+        if owner is not None:
+            assert owner == event.member, "a request was sent to its owner"
             self._answers.refuse_waiting(event.ticket, Code.TRANSIENT_NOT_ACCEPTED)
+            assert not self._answers.is_waiting(event.ticket), "who is refused does not wait"
 
     def on_reply(self, sender: int, header: ForwardedReplyHeader, frame: bytes) -> None:
         """Take the answer of another shard; it may come too late."""
@@ -104,7 +114,9 @@ class Forwards:
             self._turn.probes.hit("forwards.late")
             return
         if header.commit > self._metadata.commit:
+            assert len(frame) >= HEADER_BYTES, "a reply is a whole frame"
             self._held.append((header.commit, header.ticket, frame))
+            assert len(self._held) <= len(self._owners), "a request has one answer"
         else:
             self._deliver(header.ticket, frame)
 
@@ -113,7 +125,9 @@ class Forwards:
         commit = self._metadata.commit
         ready = [each for each in self._held if each[0] <= commit]
         if ready:
+            held_count = len(self._held)
             self._held = [each for each in self._held if each[0] > commit]
+            assert len(ready) + len(self._held) == held_count, "no reply is forgotten"
             for _, ticket, frame in ready:
                 self._deliver(ticket, frame)
 
@@ -121,9 +135,11 @@ class Forwards:
         self._owners.pop(ticket, None)
         answers = self._answers
         waiting = answers.end(ticket)
+        assert not answers.is_waiting(ticket), "a request is answered once"
         connection = None if waiting is None else answers.connections.get(waiting.connection)
         if waiting is None or connection is None:
             return
+        assert waiting.late == Code.TRANSIENT_NOT_COMMITTED, "another shard may have done it"
         operation = find_operation(waiting.header.operation)
         if frame[KIND_OFFSET] == FrameKind.EVICTION:
             answers.send(connection.number, frame)
@@ -145,6 +161,7 @@ class Forwards:
         if owner is not None:
             self._answers.end(ticket)
             self._turn.out.append(ReleaseReply(owner, ticket))
+        assert not self._answers.is_waiting(ticket), "it was answered"
 
     def tick(self) -> None:
         """Give up the places of replies that nobody waits for any more."""
@@ -156,6 +173,8 @@ class Forwards:
         ended = [each for each, ticket in self._sessions.items() if not is_waiting(ticket)]
         for connection in ended:
             del self._sessions[connection]
+        assert len(self.tickets()) == len(self._owners), "all that is left is waited for"
+        assert len(self._sessions) <= len(self._owners), "a login that waits is forwarded"
 
     def tickets(self) -> list[int]:
         """Return the tickets of the requests that wait for another shard."""
@@ -164,11 +183,26 @@ class Forwards:
     def check(self) -> None:
         """Assert that what waits is served elsewhere, and what is held is ahead of the image."""
         assert all(owner != self._shard for owner in self._owners.values()), "all are elsewhere"
+        assert list(self._owners) == sorted(self._owners), "tickets are given out in order"
+        for ticket in self._owners:
+            waiting = self._answers.get(ticket)
+            if waiting is not None:
+                assert home_of(waiting.connection) == self._shard, "who asked lives here"
+                assert waiting.late == Code.TRANSIENT_NOT_COMMITTED, "its owner may have done it"
+                assert waiting.header.ticket == 0, "no group here answers it"
         commit = self._metadata.commit
         assert all(each[0] > commit for each in self._held), "what the image has is not held back"
         held = {ticket: None for _, ticket, _ in self._held}
         assert len(held) == len(self._held), "a request has one answer"
         assert held.keys() <= self._owners.keys(), "a reply is held for who waits"
+        sessions = dict.fromkeys(self._sessions.values())
+        assert len(sessions) == len(self._sessions), "a login is of one connection"
+        for number, ticket in self._sessions.items():
+            waiting = self._answers.get(ticket)
+            if waiting is not None:
+                assert waiting.connection == number, "it waits on its connection"
+                assert self._owners.get(ticket) == METADATA_SHARD, "shard 0 has the sessions"
+                assert waiting.header.operation in _OF_SESSIONS, "it is a login or a logout"
 
 
 def _is_anew(connection: Connection, header: RequestHeader) -> bool:

@@ -52,6 +52,8 @@ class MetadataImage:
         """
         self.machine.install((Artifact(ArtifactKind.METADATA_SNAPSHOT, op, data),))
         assert commit >= self.commit, "shard 0 does not go back"
+        assert op >= self.last_op, "an image takes nothing back"
+        assert self.machine.op == op, "an image has the op that it was made at"
         self.last_op = op
         self._advance(commit)
         self.is_caught_up = True
@@ -62,6 +64,7 @@ class MetadataImage:
             return True
         if previous != self.last_op or not self.is_caught_up:
             return False
+        assert previous < header.op, "ops are fed in order"
         self.machine.apply(header, body)
         self.machine.take_applied()  # Shard 0 writes the audit log.
         self.last_op = header.op
@@ -72,6 +75,7 @@ class MetadataImage:
         """Take how far shard 0 is; return whether the image is there too."""
         if op != self.last_op or not self.is_caught_up:
             return False
+        assert commit >= self.commit, "shard 0 does not go back"
         if commit > self.commit:
             self._advance(commit)
         self._confirmed = self._clock.now
@@ -79,6 +83,7 @@ class MetadataImage:
 
     def _advance(self, commit: int) -> None:
         assert self.last_op <= commit, "only what is committed is fed"
+        assert self.commit <= commit, "what is committed stays so"
         self.commit = commit
         self.is_awake = True
         self._confirmed = self._clock.now
@@ -94,6 +99,8 @@ class MetadataImage:
     def check(self) -> None:
         """Assert that nothing was applied that is not committed, and nothing before an image."""
         assert self.last_op <= self.commit, "only what is committed is fed"
+        assert self.machine.op == self.last_op, "what was fed is applied"
+        assert self.is_caught_up or not self.is_fresh, "nothing is fresh before an image"
         assert self.state.revision <= self.commit, "only an op changes what partitions must be"
         assert self.is_caught_up or not self.last_op, "ops follow an image"
         assert self._confirmed <= self._clock.now, "nobody is heard in the future"

@@ -13,10 +13,11 @@ from headrace.ports.network import Buffer
 class Outgoing:
     """The sender's side."""
 
-    __slots__ = ("_is_refused", "_kept", "last")
+    __slots__ = ("_is_refused", "_kept", "last", "taken")
 
     def __init__(self) -> None:
         self.last = 0  # the last number that was given
+        self.taken = 0  # the last number that the receiver is known to have taken
         self._kept: deque[tuple[Buffer, ...]] = deque()  # those that are not known to be taken
         self._is_refused = False
 
@@ -28,25 +29,33 @@ class Outgoing:
         """Keep a frame under the next number."""
         self.last += 1
         self._kept.append(parts)
+        assert len(self._kept) == self.last - self.taken, "all that is not taken is kept"
 
     def refused(self) -> None:
         """Note that a lane has dropped one of these."""
+        assert self.last > 0, "a lane drops what was sent"
         self._is_refused = True
 
     def on_taken(self, number: int) -> None:
         """Forget what the receiver has taken."""
-        while self._kept and self.last - len(self._kept) < number:
+        assert self.taken <= number, "what was taken stays taken"
+        assert number <= self.last, "nobody takes what was not sent"
+        for _ in range(number - self.taken):
             self._kept.popleft()
+        self.taken = number
 
     def take_again(self) -> Iterator[tuple[Buffer, ...]]:
         """Return what must be sent again: all that is kept, if one was dropped."""
         if self._is_refused:
+            assert len(self._kept) == self.last - self.taken, "all that is not taken is kept"
             self._is_refused = False
             yield from self._kept
 
     def check(self) -> None:
-        """Assert that what is kept was numbered."""
-        assert len(self._kept) <= self.last, "only what has a number is kept"
+        """Assert that what is kept has the numbers behind the last one that was taken."""
+        assert 0 <= self.taken <= self.last, "only what has a number is taken"
+        assert len(self._kept) == self.last - self.taken, "all that is not taken is kept"
+        assert not self._is_refused or self.last > 0, "a lane drops what was sent"
 
 
 class Incoming:
@@ -62,4 +71,5 @@ class Incoming:
         if number != self.taken + 1:
             return False
         self.taken = number
+        assert self.taken > 0, "numbers begin with 1"
         return True

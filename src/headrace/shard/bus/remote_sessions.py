@@ -10,6 +10,7 @@ Flow: route, reply.
 from collections.abc import Callable
 from typing import NoReturn, TypeAlias
 
+from headrace.base.limits import HEADER_BYTES
 from headrace.base.placement import METADATA_SHARD
 from headrace.ports.bus import SendToMember
 from headrace.ports.network import Buffer, ConnectionTrusted
@@ -53,6 +54,7 @@ class RemoteSessions:
         withdraw: Withdraw,
     ) -> None:
         """Make it; `withdraw` takes a request back that no group here has ordered yet."""
+        assert stale_ticks > 0, "nobody is stale at once"
         self._metadata = metadata
         self._answers = answers
         self._connections = answers.connections
@@ -86,6 +88,7 @@ class RemoteSessions:
         """Carry out an order, once, in its order; one that is missing is sent again."""
         if not self.orders.is_next(header.number):
             return
+        assert self.orders.taken == header.number, "an order is carried out once"
         connection = self._connections.get(header.connection)
         if connection is None:
             return  # It has closed meanwhile; shard 0 hears of that.
@@ -102,11 +105,13 @@ class RemoteSessions:
 
     def _trust(self, connection: Connection, header: ConnectionOrderHeader) -> None:
         credential = Credential(header.user_id, 0, "")  # Shard 0 knows on what the session rests.
+        assert header.session > 0, "who is trusted holds a session"
         if connection.is_over:
             connection.enter(Phase.FREE)
         self._connections.bind(
             connection, client=header.client, credential=credential, session=header.session
         )
+        assert connection.session == header.session, "it holds the session that shard 0 gave"
         self._turn.out.append(ConnectionTrusted(connection.number))
 
     def _distrust(self, connection: Connection, *, is_over: bool) -> None:
@@ -116,12 +121,16 @@ class RemoteSessions:
         if is_over and not connection.is_over:
             connection.enter(Phase.OVER)
             self._answers.refuse_undone(connection.number, Code.UNAUTHORIZED, self._withdraw)
+        assert not connection.is_bound, "who is not trusted holds no session"
+        assert connection.is_over or not is_over, "it may log out, and no more"
 
     def _send(self, connection: Connection, frame: bytes) -> None:
         """Send what shard 0 says of a session; it ends the wait of a login or a logout."""
+        assert len(frame) >= HEADER_BYTES, "whole frames are sent"
         is_eviction = frame[KIND_OFFSET] == FrameKind.EVICTION
         if is_eviction or frame[_OPERATION_AT] in _OF_SESSIONS:
             self._forwards.settle(connection)
+            assert not self._forwards.is_of_session(connection), "it was answered"
         if is_eviction:
             eviction = decode_eviction(frame)
             assert eviction.reason is not None
@@ -136,18 +145,26 @@ class RemoteSessions:
                 del self._closing[number]
             elif not self._answers.is_awaited(number):
                 del self._closing[number]
+                assert number not in self._connections.guests, "guests are answered or forgotten"
                 self._answers.close(number, reason)
 
     # What shard 0 is told.
 
     def release(self, connection: Connection) -> None:
-        """Take the session from a connection that a partition has evicted."""
+        """Take the session from a connection that a partition has evicted.
+
+        A guest holds none: its home takes the session of whom it stands for, by the same answer.
+        """
+        if connection.number in self._connections.guests:
+            return
         self._connections.unbind(connection)
+        assert connection.session == 0, "a session that is over is not asked in"
         self._turn.out.append(ConnectionTrusted(connection.number, is_trusted=False))
         self._tell(connection.number, is_open=True)
 
     def lose(self, connection: Connection) -> None:
         """Tell shard 0 that a connection has closed."""
+        assert connection.number not in self._connections.by_number, "only who is gone is lost"
         self._tell(connection.number, is_open=False)
 
     def _tell(self, number: int, *, is_open: bool) -> None:
@@ -156,11 +173,13 @@ class RemoteSessions:
         )
         parts = (CONNECTION_GONE.encode(header),)
         self.departures.keep(parts)
+        assert self.departures.last == header.number, "it is kept under its number"
         self._turn.out.append(SendToMember(METADATA_SHARD, parts))
 
     def on_taken(self, number: int) -> None:
         """Take how many departures shard 0 has taken; send again what a lane has dropped."""
         self.departures.on_taken(number)
+        assert self.departures.taken == number, "what shard 0 has taken is not kept for it"
         for parts in self.departures.take_again():
             self._turn.out.append(SendToMember(METADATA_SHARD, parts))
 
@@ -180,5 +199,6 @@ class RemoteSessions:
         """Assert that what closes is open yet, and numbers are in order."""
         self.departures.check()
         for number in self._closing:
+            assert number not in self._connections.guests, "shard 0 orders nothing of guests"
             is_open = self._connections.get(number) is not None
             assert not is_open or self._answers.is_awaited(number), "it waits for an answer"

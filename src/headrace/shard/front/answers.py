@@ -186,6 +186,14 @@ class Answers:
         assert ticket < self.next_ticket, "who asks has a ticket that was given"
         return ticket in self._waiting
 
+    def get(self, ticket: int) -> Waiting | None:
+        """Return a request that still waits."""
+        return self._waiting.get(ticket)
+
+    def asking(self) -> dict[int, None]:
+        """Return the connections on which a request waits."""
+        return {one.connection: None for one in self._waiting.values()}
+
     def end(self, ticket: int) -> Waiting | None:
         """End a wait, to answer it; nothing if nobody waits any more."""
         assert ticket < self.next_ticket, "a wait that ends was begun"

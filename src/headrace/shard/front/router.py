@@ -11,8 +11,9 @@ Invariants: whatever a frame holds, exactly one answer follows, now or from cons
 
 from typing import Protocol
 
-from headrace.base.ids import GroupId
+from headrace.base.ids import METADATA_GROUP, GroupId
 from headrace.base.limits import HEADER_BYTES
+from headrace.base.placement import METADATA_SHARD
 from headrace.ports.network import Buffer
 from headrace.shard.consensus.clock import Clock
 from headrace.shard.front.answers import Answers
@@ -93,6 +94,7 @@ class Router:
         doubts: Doubts | None = None,
     ) -> None:
         """Make it; with `doubts` the metadata group is on another shard."""
+        assert doubts is None or forwarding is not None, "what is in doubt can be asked for"
         self._forwarding = forwarding
         self._doubts = doubts
         self._has_metadata = doubts is None
@@ -143,6 +145,9 @@ class Router:
         if connection.number in self._answers.connections.guests:
             self._answers.refuse(connection.number, header, Code.TRANSIENT_NOT_ACCEPTED)
             return
+        is_of_metadata = elsewhere.group == METADATA_GROUP
+        assert not is_of_metadata or elsewhere.owner == METADATA_SHARD, "metadata is on shard 0"
+        assert not is_of_metadata or not self._has_metadata, "what is here is not elsewhere"
         assert self._forwarding is not None, "only one of several shards has something elsewhere"
         self._forwarding.forward(elsewhere, connection, header, frame)
 
@@ -150,11 +155,15 @@ class Router:
         self, guest: Connection, envelope: ForwardedRequestHeader, frame: Buffer
     ) -> None:
         """Take the frame of a guest: its home has checked the session, and chosen the partition."""
+        assert guest.number in self._answers.connections.guests, "it leaves with its answer"
+        assert guest.session == envelope.session, "it holds the session of who asked"
         if envelope.operation != Operation.SEND_MESSAGES:
             if envelope.is_anew:
                 guest.spent.note(envelope.request)
             self.route(guest, frame)
             return
+        assert envelope.group != METADATA_GROUP, "messages are sent to partitions"
+        assert guest.client == envelope.client, "it asks for who has asked"
         header = RequestHeader(
             client=envelope.client,
             request=envelope.request,
@@ -182,6 +191,7 @@ class Router:
         except (RemoteError, EvictedError, RefusedError):
             return False
         is_refused = connection.is_bound and command.code in _OF_PARTITIONS
+        assert not is_refused or connection.session > 0, "others are told to log in"
         if is_refused:
             self._answers.refuse(connection.number, without_marks(header), code)
         return is_refused
@@ -198,6 +208,8 @@ class Router:
         is_served = operation == Operation.LOGOUT or command.code == PING.code
         if connection.is_over and not is_served:
             raise RefusedError(Code.UNAUTHORIZED, why="the session is over")
+        is_of_session = operation in (Operation.REGISTER, Operation.LOGOUT)
+        assert not is_of_session or not connection.stands_for, "a guest has no session of its own"
         if operation == Operation.REGISTER:
             self._sessions.register(connection, header, body)
         elif operation == Operation.LOGOUT:
