@@ -1,19 +1,29 @@
 """A node of several shards is one node to its clients: whatever shard they live on."""
 
 from collections import Counter
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from headrace.base.ids import GroupId, Namespace, PartitionId, StreamId, TopicId, pack_namespace
 from headrace.base.placement import owner_of
-from headrace.ports.bus import BusFrames, DropReason, MemberLost
+from headrace.metadata.machine import MetadataMachine
+from headrace.ports.bus import BusFrames, DropReason, MemberLost, SendToMember
 from headrace.shard.bus.drops import Variant
+from headrace.shard.bus.exchange import MainExchange, PeerExchange
+from headrace.shard.bus.feed import FedMachine, Feed
+from headrace.shard.bus.numbered import Incoming
+from headrace.shard.consensus.clock import Clock
+from headrace.shard.turn import Turn
+from headrace.wire.bus.feed import FEED_OP
 from headrace.wire.commands import messages, streams, system, topics, users
 from headrace.wire.commands.session import LOGOUT
 from headrace.wire.errors import Code, RefusedError
 from headrace.wire.evictions import EvictedError
 from headrace.wire.identifiers import First, ToPartition
-from headrace.wire.numbers import FrameKind, UserStatus
+from headrace.wire.numbers import FrameKind, Operation, UserStatus
+from headrace.wire.replica.prepares import PrepareHeader
 from headrace.wire.replies import read_answer
 from tests.shard.several import HomedClient, Several
 from tests.shard.test_node import ME
@@ -248,3 +258,53 @@ def test_drops_are_counted_by_kind_and_reason() -> None:
         client.send("s", "t", [b"x"], to=ToPartition(node.partition_of(2, PARTITIONS)))
     (drop,) = exchange.drops.counts()
     assert (drop.variant, drop.reason, drop.count) == (Variant.PARTITION, DropReason.FULL, 1)
+
+
+def test_a_question_for_the_commit_says_nothing_of_the_shard_that_asks() -> None:
+    node = Several(2)
+    client = with_topic(node, 1)
+    node.settle()
+    main = node.main.exchange
+    assert isinstance(main, MainExchange)
+    peer = main.feed.peers[1]
+    known = peer.op, peer.commit, peer.settled
+    with pytest.raises(RefusedError):
+        client.send("s", "never", [b"nowhere"])
+    assert marks(node, 1)["doubts.asked"] == 1
+    assert (peer.op, peer.commit, peer.settled) == known
+    assert min(known) > 0
+
+
+def test_a_guest_has_no_session_that_could_be_taken_from_it() -> None:
+    """Its home takes it, when the eviction has come there."""
+    node = Several(3)
+    client = with_topic(node, 1)
+    owner = node.members[2]
+    owner.is_syncing = False
+    to = ToPartition(node.partition_of(2, PARTITIONS))
+    client.post(client.send_frame_of("s", "t", [b"x"], to=to))
+    (number,) = owner.exchange.guests.numbers()
+    exchange = owner.exchange
+    assert isinstance(exchange, PeerExchange)
+    exchange.sessions.release(owner.shard.front.connections.guests[number])
+    assert exchange.sessions.departures.last == 0
+    owner.is_syncing = True
+    node.settle()
+    read_answer(client.take())
+
+
+def test_ops_that_are_applied_in_the_turn_of_an_image_are_fed_behind_it() -> None:
+    machine, older = FedMachine(), MetadataMachine()
+    older.apply(PrepareHeader(op=3, operation=Operation.LOGOUT), b"")
+    machine.install(older.checkpoint())
+    machine.apply(PrepareHeader(op=4, operation=Operation.LOGOUT), b"")
+    turn = Turn(Clock(0))
+    group: Any = SimpleNamespace(commit=4, state=machine.state)
+    feed = Feed(group, machine, 2, turn)
+    feed.departures = {1: Incoming()}
+    feed.after_turn()
+    feed.check()
+    fed, _ = turn.out
+    assert isinstance(fed, SendToMember)
+    header = FEED_OP.decode(fed.parts[0])
+    assert (header.previous, header.op) == (3, 4)
