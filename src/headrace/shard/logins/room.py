@@ -90,6 +90,11 @@ class LoginRoom:
 
     def check(self) -> None:
         """Assert that logins, orders with secrets and ends of sessions are in order."""
+        tickets = self.tickets()
+        assert len(dict.fromkeys(tickets)) == len(tickets), "a request waits for one thing"
+        for connection in self._connections.all():
+            assert connection.session <= self._metadata.commit, "a session began with an applied op"
+            assert connection.heard <= self._clock.now, "nobody was heard in the future"
         self.logins.check()
         self.users.check()
         self.disconnects.check()

@@ -83,5 +83,6 @@ class Awaited:
             assert (due, group) in self._heap, "an op that is awaited will be due"
             is_purge = operation == Operation.PURGE_PARTITION
             assert (group in self._purges) == is_purge, "a purge counts until it is applied"
+        assert len(self.ops) <= len(self._heap), "every op that is awaited will be due"
         assert self._purges.keys() <= self.ops.keys(), "a purge that is applied is forgotten"
         assert self._heap[:1] == sorted(self._heap)[:1], "the first of the heap is due first"

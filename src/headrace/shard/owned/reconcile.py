@@ -298,6 +298,10 @@ class Reconciler:
         own = self._table.count_of(shard)
         assert own == len(self._partitions), "a row of this shard is of a partition that is here"
         assert self._revision <= self._metadata.state.revision, "metadata does not go back"
+        assert self._revision <= self._pass_revision, "a pass that is over has begun"
+        assert self._pass_revision <= self._metadata.state.revision, "metadata does not go back"
+        is_over = not self._is_passing
+        assert not is_over or self._revision == self._pass_revision, "a pass ends as it began"
         if not self._is_passing:
             assert not self._groups, "a pass that is over has looked at all"
             assert not self._topics, "a pass that is over has looked at all"

@@ -76,5 +76,6 @@ class Staged:
     def check(self) -> None:
         """Assert that what is staged will be applied."""
         assert not self._queue or self._wake.is_awake, "what is staged is applied"
+        assert len(self._inserts) <= len(self._queue), "a staged build is one of the changes"
         staged = [op.target.group for op in self._queue if isinstance(op, InsertOwned)]
         assert staged == list(self._inserts), "a build that is staged is known"

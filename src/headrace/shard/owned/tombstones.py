@@ -194,6 +194,8 @@ class Tombstones:
             assert first.phase != Phase.READY, "what may be deleted is deleted"
             is_failed = self._failures.find(first.group, Cause.DELETE) is not None
             assert first.phase != Phase.FAILED or is_failed, "a failed delete is tried again"
+        assert all(self._of.values()), "a number without a tombstone is forgotten"
+        assert len(self.fenced) <= sum(map(len, self._of.values())), "who is fenced ends"
         waiting = [each for each in self._of.values() if each[0].phase == Phase.DELETING]
         assert len(waiting) == len(self._deleting), "the disk answers every delete"
         assert self._deleting.keys() == self._shared.awaited(self), "a delete has a token"
