@@ -108,10 +108,11 @@ class OwnOps:
         if due is not None and due <= self._clock.now:
             self._wake.is_awake = True
 
-    def check(self, marked: Container[Owner]) -> None:
+    def check(self, marked: Container[Owner], *, is_compared: bool) -> None:
         """Assert that awaited ops are what logs of partitions lack, and `check_awake`.
 
-        Those in `marked` will be looked at.
+        Those in `marked` will be looked at, and all of them unless `is_compared`: a pass of the
+        reconciler has then seen what metadata says.
         """
         self.check_awake()
         self.awaited.check()
@@ -124,9 +125,9 @@ class OwnOps:
         assert all(self._partitions[group].lost_until > 0 for group in lost), (
             "only what is lost is said"
         )
-        self._check_proposed(marked)
+        self._check_proposed(marked, is_compared=is_compared)
 
-    def _check_proposed(self, marked: Container[Owner]) -> None:
+    def _check_proposed(self, marked: Container[Owner], *, is_compared: bool) -> None:
         """Assert that what the log of a partition lacks is proposed until it is there."""
         ops, is_alone = self.awaited.ops, self._plane.config.replica_count == 1
         for group, local in self._partitions.items():
@@ -136,7 +137,7 @@ class OwnOps:
             assert purged <= wanted or not is_alone, "only what metadata decided is purged"
             assert wanted or operation != Operation.PURGE_PARTITION, "a purge was decided before"
             assert not local.is_short or group in ops, "a range that is lost will be named"
-            is_noted = group in ops or local.machine in marked
+            is_noted = group in ops or local.machine in marked or not is_compared
             assert is_noted or not self._dead_groups(local), (
                 "offsets of dead groups will be removed"
             )

@@ -312,7 +312,7 @@ class Partitions:
         owners: list[Owner] = [local.machine for local in self.locals.values()]
         others: list[Owner] = [self._orphans, self._tombstones, self._storing.pieces]
         self.shared.check_owners(dict.fromkeys([*owners, *others]))
-        self._own_ops.check(self.shared.marked)
+        self._own_ops.check(self.shared.marked, is_compared=self._reconciler.is_current)
         self._reconciler.check()
         self._opening.check(self.locals)
         self._orphans.check()
