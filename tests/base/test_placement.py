@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.base.ids import (
+    GATEWAY,
     METADATA_GROUP,
+    NOBODY,
     GroupId,
     Namespace,
     PartitionId,
@@ -20,9 +22,7 @@ from headrace.base.ids import (
     pack_namespace,
 )
 from headrace.base.placement import (
-    GATEWAY,
     METADATA_SHARD,
-    OWNER_NONE,
     SHARDS_MAX,
     Placement,
     murmur3_32,
@@ -119,7 +119,7 @@ def test_what_is_no_group_has_no_owner(group: int) -> None:
 def test_no_shard_has_the_number_of_the_gateway_or_of_nobody() -> None:
     """SH-8: the highest shard is below both."""
     highest = ShardId(SHARDS_MAX - 1)
-    assert (highest, GATEWAY, OWNER_NONE) == (65_533, 65_534, 65_535)
+    assert (highest, GATEWAY, NOBODY) == (65_533, 65_534, 65_535)
 
 
 def test_a_shard_owns_what_is_placed_on_it_and_one_alone_owns_all() -> None:

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.base.ids import ShardId
-from headrace.base.placement import OWNER_NONE
+from headrace.base.ids import NOBODY, ShardId
 from headrace.runtime.owner_table import REPLICA_IDS, OwnerTable
 
 SHARDS = 3
@@ -92,7 +91,7 @@ def test_a_link_has_nobody_at_first(table: OwnerTable) -> None:
     """SH-28: one slot for each replica id and shard."""
     for replica in range(REPLICA_IDS):
         for number in range(SHARDS):
-            assert table.holder_of(replica=replica, shard=shard(number)) == OWNER_NONE
+            assert table.holder_of(replica=replica, shard=shard(number)) == NOBODY
 
 
 def test_the_first_claim_wins(table: OwnerTable) -> None:
@@ -109,7 +108,7 @@ def test_only_the_holder_clears(table: OwnerTable) -> None:
     assert not table.clear(replica=0, shard=shard(0), holder=shard(2))
     assert table.holder_of(replica=0, shard=shard(0)) == 1
     assert table.clear(replica=0, shard=shard(0), holder=shard(1))
-    assert table.holder_of(replica=0, shard=shard(0)) == OWNER_NONE
+    assert table.holder_of(replica=0, shard=shard(0)) == NOBODY
     assert not table.clear(replica=0, shard=shard(0), holder=shard(1))
     assert table.claim(replica=0, shard=shard(0), holder=shard(2))
 
@@ -140,7 +139,7 @@ def test_slots_do_not_touch_each_other(steps: list[tuple[str, int, int, int]]) -
         assert told == is_granted
     for replica in (0, 1, REPLICA_IDS - 1):
         for of in range(SHARDS):
-            expected = held.get((replica, of), OWNER_NONE)
+            expected = held.get((replica, of), NOBODY)
             assert table.holder_of(replica=replica, shard=shard(of)) == expected
     table.close()
 
@@ -152,14 +151,14 @@ def test_a_link_that_cannot_be_is_a_fault(table: OwnerTable, replica: int, of: i
         table.holder_of(replica=replica, shard=shard(of))
 
 
-@pytest.mark.parametrize("holder", [-1, SHARDS, OWNER_NONE])
+@pytest.mark.parametrize("holder", [-1, SHARDS, NOBODY])
 def test_a_holder_that_cannot_be_is_a_fault(table: OwnerTable, holder: int) -> None:
     """SH-28."""
     with pytest.raises(AssertionError):
         table.claim(replica=0, shard=shard(0), holder=shard(holder))
     with pytest.raises(AssertionError):
         table.clear(replica=0, shard=shard(0), holder=shard(holder))
-    assert table.holder_of(replica=0, shard=shard(0)) == OWNER_NONE
+    assert table.holder_of(replica=0, shard=shard(0)) == NOBODY
 
 
 def test_the_table_cannot_shrink(table: OwnerTable) -> None:
@@ -203,7 +202,7 @@ def test_processes_race_for_one_link(table: OwnerTable) -> None:
             let_go(racer)
         told = [tuple(map(int, read_line(racer).split())) for racer in racers]
     assert told == [(ROUNDS, 0)] * SHARDS
-    assert table.holder_of(replica=1, shard=shard(2)) == OWNER_NONE
+    assert table.holder_of(replica=1, shard=shard(2)) == NOBODY
 
 
 @pytest.mark.slow
@@ -213,10 +212,10 @@ def test_a_killed_process_leaves_no_lock(table: OwnerTable) -> None:
         assert read_line(racer) == "here\n"
         let_go(racer)
         deadline = time.monotonic() + WAIT_SECONDS_MAX
-        while table.holder_of(replica=1, shard=shard(2)) == OWNER_NONE:
+        while table.holder_of(replica=1, shard=shard(2)) == NOBODY:
             assert time.monotonic() < deadline
         racer.kill()
         racer.wait()
     left = table.holder_of(replica=1, shard=shard(2))
-    assert left in (0, OWNER_NONE)
-    assert table.claim(replica=1, shard=shard(2), holder=shard(1)) == (left == OWNER_NONE)
+    assert left in (0, NOBODY)
+    assert table.claim(replica=1, shard=shard(2), holder=shard(1)) == (left == NOBODY)

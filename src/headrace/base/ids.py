@@ -21,8 +21,8 @@ Checksum = NewType("Checksum", int)  # XXH3-64; zero is never a valid one
 
 ROOT_USER = 0
 # Members of a node are its shards, from 0, and the gateway (O5.3).
-GATEWAY = 65_534
-NOBODY = 65_535
+GATEWAY = ShardId(65_534)
+NOBODY = ShardId(65_535)
 METADATA_GROUP = GroupId(1 << 63)
 
 _PARTITION_BITS = 20

@@ -10,11 +10,16 @@ about two microseconds, so whoever asks for every frame keeps the answer by grou
 
 from typing import NamedTuple
 
-from headrace.base.ids import METADATA_GROUP, GroupId, ShardId, is_partition_group
+from headrace.base.ids import (
+    GATEWAY,
+    METADATA_GROUP,
+    NOBODY,
+    GroupId,
+    ShardId,
+    is_partition_group,
+)
 
 METADATA_SHARD = ShardId(0)
-OWNER_NONE = ShardId(65_535)  # in tables of owners: nobody
-GATEWAY = ShardId(65_534)  # the member of the bus that owns nothing
 SHARDS_MAX = 65_534  # so that neither of these is the number of a shard (SH-8)
 
 _MASK = (1 << 32) - 1
@@ -35,7 +40,7 @@ class Placement(NamedTuple):
         return self.shard_count == 1 or owner_of(group, self.shard_count) == self.shard
 
 
-assert METADATA_SHARD < SHARDS_MAX <= GATEWAY < OWNER_NONE < 1 << 16
+assert METADATA_SHARD < SHARDS_MAX <= GATEWAY < NOBODY < 1 << 16
 
 
 def owner_of(group: GroupId, shard_count: int) -> ShardId:

@@ -4,7 +4,7 @@ Flow:       route.
 Invariants: a link has at most one holder; only the holder gives it up (SH-28).
 
 The table is an anonymous memory file that is made before the shards are started and inherited by
-all. A slot is two bytes, and names a shard of this node or `OWNER_NONE`:
+all. A slot is two bytes, and names a shard of this node or `NOBODY`:
 
 ```
 slot of (replica, shard) = replica * shard_count + shard
@@ -29,8 +29,8 @@ import fcntl
 import mmap
 import os
 
-from headrace.base.ids import ShardId
-from headrace.base.placement import OWNER_NONE, SHARDS_MAX
+from headrace.base.ids import NOBODY, ShardId
+from headrace.base.placement import SHARDS_MAX
 
 REPLICA_IDS = 256
 
@@ -59,11 +59,11 @@ class OwnerTable:
         # Its size is fixed: a table that shrank would end every process that reads it.
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
         table = cls(fd, shard_count)
-        table._memory[:] = OWNER_NONE.to_bytes(_SLOT_BYTES, "little") * len(table._slots)
+        table._memory[:] = NOBODY.to_bytes(_SLOT_BYTES, "little") * len(table._slots)
         return table
 
     def holder_of(self, *, replica: int, shard: ShardId) -> ShardId:
-        """Return the shard of this node that holds the link to a peer's shard, or `OWNER_NONE`."""
+        """Return the shard of this node that holds the link to a peer's shard, or `NOBODY`."""
         return ShardId(self._slots[self._slot(replica, shard)])
 
     def claim(self, *, replica: int, shard: ShardId, holder: ShardId) -> bool:
@@ -72,13 +72,13 @@ class OwnerTable:
         Refused, the new connection is dropped before anything is started on it.
         """
         self._checked(holder)
-        found = self._exchange(self._slot(replica, shard), OWNER_NONE, holder)
-        return found in (OWNER_NONE, holder)
+        found = self._exchange(self._slot(replica, shard), NOBODY, holder)
+        return found in (NOBODY, holder)
 
     def clear(self, *, replica: int, shard: ShardId, holder: ShardId) -> bool:
         """Give a link up; return whether the shard had it. Another's link is left alone."""
         self._checked(holder)
-        return self._exchange(self._slot(replica, shard), holder, OWNER_NONE) == holder
+        return self._exchange(self._slot(replica, shard), holder, NOBODY) == holder
 
     def close(self) -> None:
         """Let go of the memory and the descriptor; the table of the others stays."""
