@@ -43,7 +43,7 @@ from headrace.wire.bus.forwarded import (
     ForwardedReplyHeader,
     ForwardedRequestHeader,
 )
-from headrace.wire.numbers import Operation
+from headrace.wire.numbers import Operation, Transport
 from headrace.wire.replies import REPLY, ReplyHeader
 
 SIZES = (256, 64 * KIB, MIB)
@@ -141,6 +141,7 @@ class Home:
 
     def step(self, event: object) -> list[object]:
         """Take the reply; send the next request."""
+        assert not isinstance(event, MemberLost), f"the other end is gone: {event}"
         if not isinstance(event, BusFrames):
             return []
         ((_, frame),) = event.frames
@@ -169,6 +170,7 @@ class Home:
             timeout=10_000_000,
             connection=1,
             operation=Operation.SEND_MESSAGES,
+            transport=Transport.TCP,
             code=self._size,
             group=METADATA_GROUP,
         )
