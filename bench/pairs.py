@@ -92,7 +92,7 @@ def main() -> None:
 
 
 def check_out(commit: str, folder: Path) -> Path:
-    """Put another commit beside this one, with its kernel built; give its folder."""
+    """Put another commit beside this one, with its kernel built; return its folder."""
     _git("worktree", "add", "--detach", str(folder), commit)
     subprocess.run(
         [sys.executable, "setup.py", "-q", "build_ext", "--inplace"], cwd=folder, check=True
@@ -110,7 +110,7 @@ def _git(*arguments: str) -> None:
 
 
 def cases(generator: Generator, limits: Limits) -> list[Case]:
-    """Give what is measured: sends of both classes, then polls from memory."""
+    """Return what is measured: sends of both classes, then polls from memory."""
     found = []
     for durability, shape, traffic in SENDS:
         frame = make_send(durability, shape)
@@ -146,7 +146,7 @@ def _polling(generator: Generator, shape: Shape, limits: Limits) -> Lapping:
 
 
 def run(case: Case, servers: list[Server], pairs: int) -> list[tuple[Lap, Lap]]:
-    """Give the laps of both nodes, in turn; who begins changes with every pair."""
+    """Return the laps of both nodes, in turn; who begins changes with every pair."""
     found = []
     for server in servers:
         case.lap(server)  # Files and caches are as they stay.
@@ -165,7 +165,7 @@ def run(case: Case, servers: list[Server], pairs: int) -> list[tuple[Lap, Lap]]:
 
 
 def line(name: str, laps: list[tuple[Lap, Lap]]) -> str:
-    """Give the medians of the ratios of a case as text."""
+    """Return the medians of the ratios of a case as text."""
     rates = [ours.rate / theirs.rate for ours, theirs in laps]
     p50 = statistics.median(ours.p50_us / theirs.p50_us for ours, theirs in laps)
     p99 = statistics.median(ours.p99_us / theirs.p99_us for ours, theirs in laps)

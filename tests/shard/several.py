@@ -161,7 +161,7 @@ class Several:
         return {number: got for each in self.members for number, got in each.inbox.items()}
 
     def client(self, home: int, client: int = 0) -> "HomedClient":
-        """Give a client that lives on a shard and is logged in."""
+        """Return a client that lives on a shard and is logged in."""
         made = HomedClient(self, home, client or 1000 + self._connection)
         made.login("iggy", b"iggy")
         return made
@@ -173,7 +173,7 @@ class Several:
         return peer.image
 
     def partition_of(self, shard: int, partitions: int = 64) -> int:
-        """Give a partition of topic 0 of stream 0 that a shard owns."""
+        """Return a partition of topic 0 of stream 0 that a shard owns."""
         return next(at for at in range(partitions) if owner_of(group_of(at), self.count) == shard)
 
 

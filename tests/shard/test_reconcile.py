@@ -61,7 +61,7 @@ def unreconciled(node: Whole) -> Iterator[None]:
 
 
 def stored(node: Whole) -> Client:
-    """Give a client of a node with a topic that has a segment."""
+    """Return a client of a node with a topic that has a segment."""
     client = with_topic(node)
     client.send("s", "t", [b"old"])
     node.tick(20)
