@@ -22,6 +22,7 @@ from headrace.shard.core import ShardCore
 from headrace.shard.delivery import PartitionDelivery
 from headrace.shard.effects import ShardEffect
 from headrace.shard.front.connections import Connection
+from headrace.shard.front.stale import Stale
 from headrace.shard.settings import ShardSettings
 from headrace.shard.stages import DataStages
 from headrace.shard.turn import Turn
@@ -46,8 +47,9 @@ class PeerShard(ShardCore):
         super().__init__(settings, image, data, turn, watch)
         front = self.front
         forwards = Forwards(placement.shard, image, front.answers, turn)
-        sessions = RemoteSessions(
-            image, front.answers, forwards, turn, settings.stale_ticks, self._withdraw
+        sessions = RemoteSessions(front.answers, forwards, turn, self._withdraw)
+        self._stale = Stale(
+            placement.shard, image, front.answers, turn, settings.stale_ticks, sessions.release
         )
         doubts = Doubts(image, front.answers, turn)
         router = front.make_router(sessions, {}, _audit_nothing, forwards, doubts)
@@ -130,7 +132,7 @@ class PeerShard(ShardCore):
 
     def _sweep(self) -> None:
         super()._sweep()
-        self._exchange.sessions.evict_stale()
+        self._stale.evict()
 
     @property
     def is_ready(self) -> bool:

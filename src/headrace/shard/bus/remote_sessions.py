@@ -19,7 +19,6 @@ from headrace.shard.bus.numbered import Incoming, Outgoing
 from headrace.shard.front.answers import Answers
 from headrace.shard.front.connections import Connection, Phase
 from headrace.shard.front.credential import Credential
-from headrace.shard.metadata import Metadata
 from headrace.shard.owned.elsewhere import metadata_elsewhere
 from headrace.shard.turn import Turn
 from headrace.wire.bus.handover import (
@@ -29,7 +28,7 @@ from headrace.wire.bus.handover import (
     Order,
 )
 from headrace.wire.errors import Code, RefusedError
-from headrace.wire.evictions import EvictionReason, decode_eviction
+from headrace.wire.evictions import decode_eviction
 from headrace.wire.layout import KIND_OFFSET
 from headrace.wire.numbers import FrameKind, Operation
 from headrace.wire.replies import REPLY
@@ -46,21 +45,16 @@ class RemoteSessions:
 
     def __init__(
         self,
-        metadata: Metadata,
         answers: Answers,
         forwards: Forwards,
         turn: Turn,
-        stale_ticks: int,
         withdraw: Withdraw,
     ) -> None:
         """Make it; `withdraw` takes a request back that no group here has ordered yet."""
-        assert stale_ticks > 0, "nobody is stale at once"
-        self._metadata = metadata
         self._answers = answers
         self._connections = answers.connections
         self._forwards = forwards
         self._turn = turn
-        self._stale_ticks = stale_ticks
         self._withdraw = withdraw
         self.orders = Incoming()
         self.departures = Outgoing()
@@ -182,18 +176,6 @@ class RemoteSessions:
         assert self.departures.taken == number, "what shard 0 has taken is not kept for it"
         for parts in self.departures.take_again():
             self._turn.out.append(SendToMember(METADATA_SHARD, parts))
-
-    def evict_stale(self) -> None:
-        """Evict members of groups that have gone silent: their partitions are wanted."""
-        oldest = self._turn.clock.now - self._stale_ticks
-        memberships = self._metadata.state.memberships
-        for connection in list(self._connections.all()):
-            is_silent = connection.is_bound and connection.heard < oldest
-            if is_silent and memberships.get(connection.client):
-                self._turn.probes.hit("sessions.stale")
-                reason = EvictionReason.STALE_CLIENT
-                self._answers.evict(connection.number, connection.client, reason)
-                self.release(connection)
 
     def check(self) -> None:
         """Assert that what closes is open yet, and numbers are in order."""

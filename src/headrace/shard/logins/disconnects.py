@@ -3,28 +3,22 @@
 Flow: replicate.
 """
 
-from headrace.base.placement import METADATA_SHARD
 from headrace.ports.network import ConnectionTrusted
 from headrace.shard.front.answers import Answers
 from headrace.shard.front.connections import Connection
 from headrace.shard.metadata_group import MetadataGroup
 from headrace.shard.turn import Turn
 from headrace.vsr.events import OwnOp
-from headrace.wire.evictions import EvictionReason
 from headrace.wire.numbers import Operation
 
 
 class Disconnects:
     """The clients that are gone, until the metadata group has applied that."""
 
-    def __init__(
-        self, metadata: MetadataGroup, answers: Answers, turn: Turn, stale_ticks: int
-    ) -> None:
+    def __init__(self, metadata: MetadataGroup, answers: Answers, turn: Turn) -> None:
         self._metadata = metadata
-        self._answers = answers
         self._connections = answers.connections
         self._turn = turn
-        self._stale_ticks = stale_ticks
         self._gone: dict[int, None] = {}  # clients whose connection is lost
 
     def forget(self, client: int) -> None:
@@ -82,21 +76,6 @@ class Disconnects:
         else:
             own = OwnOp(Operation.DISCONNECT, b"", client)
             self._metadata.propose(own)
-
-    def evict_stale(self) -> None:
-        """Evict members of groups that have gone silent: their partitions are wanted."""
-        oldest = self._turn.clock.now - self._stale_ticks
-        memberships = self._metadata.state.memberships
-        for connection in list(self._connections.all()):
-            if connection.home != METADATA_SHARD:
-                continue  # Its home hears it.
-            is_silent = connection.is_bound and connection.heard < oldest
-            if is_silent and memberships.get(connection.client):
-                assert connection.session > 0, "only a session goes stale"
-                self._turn.probes.hit("sessions.stale")
-                reason = EvictionReason.STALE_CLIENT
-                self._answers.evict(connection.number, connection.client, reason)
-                self.release(connection)
 
     def check(self) -> None:
         """Assert that whoever the table of a single node takes for connected is, or will leave."""

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 
+from headrace.base.placement import METADATA_SHARD
 from headrace.ports.credentials import (
     CredentialsBusy,
     PasswordVerified,
 )
 from headrace.shard.front.connections import Connection
 from headrace.shard.front.front import Front
+from headrace.shard.front.stale import Stale
 from headrace.shard.logins.disconnects import Disconnects
 from headrace.shard.logins.login import Logins
 from headrace.shard.logins.revocation import Revocation
@@ -35,7 +37,15 @@ class LoginRoom:
         self._clock = turn.clock
         self._connections = front.connections
         answers = front.answers
-        self.disconnects = Disconnects(metadata, answers, turn, settings.stale_ticks)
+        self.disconnects = Disconnects(metadata, answers, turn)
+        self._stale = Stale(
+            METADATA_SHARD,
+            metadata,
+            answers,
+            turn,
+            settings.stale_ticks,
+            self.disconnects.release,
+        )
         self.logins = Logins(settings, metadata, answers, self.disconnects, turn)
         self.revocation = Revocation(
             metadata, answers, self.logins, self.disconnects, turn, withdraw
@@ -72,7 +82,7 @@ class LoginRoom:
         self.users.forget_unheard()
         self.disconnects.disconnect_gone()
         self.revocation.end_expired()
-        self.disconnects.evict_stale()
+        self._stale.evict()
 
     def on_verified(self, event: PasswordVerified) -> None:
         """Take what the credential hasher found, of a login or of a change of password."""
