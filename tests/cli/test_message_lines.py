@@ -8,7 +8,7 @@ import pytest
 from headrace.cli.show.message_lines import Look, Writer, write_values
 from headrace.client.messages import Message, encode_headers
 
-MESSAGE = Message(1, 40, b'{"a":[1]}', 1_000_000, 2_000_000, b"\7" + bytes(15), 0, b"")
+MESSAGE = Message(1, 40, b'{"a":[1]}', 1_000_000, 2_000_000, b"\7" + bytes(15), 40, b"")
 BINARY = Message(0, 0, b"\xff\x1b[31m", 0, 0, bytes(16), 0, encode_headers({"k": "v"}))
 
 

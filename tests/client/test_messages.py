@@ -1,6 +1,8 @@
 """Messages on their way in and out."""
 
 import pickle
+import sys
+import tracemalloc
 from array import array
 from collections.abc import Iterable
 
@@ -17,6 +19,7 @@ from headrace.client.messages import (
     encode_values,
     read_messages,
 )
+from headrace.kernel import NATIVE
 from headrace.wire.batches import admit_batch
 from headrace.wire.commands.messages import PolledMessages
 from headrace.wire.fields import Field, FieldKind, encode_user_headers, make_field
@@ -109,6 +112,86 @@ def test_damage_is_noticed(at: int) -> None:
     damaged[at] ^= 1
     with pytest.raises(DataDamaged, match="partition 7"):
         read_messages(PolledMessages(7, 0, 1, memoryview(damaged)))
+
+
+def tell(found: Iterable[Message]) -> list[tuple[object, ...]]:
+    """Return all that users can see of messages."""
+    return [
+        (
+            each.partition,
+            each.offset,
+            each.value,
+            each.timestamp,
+            each.origin_timestamp,
+            each.id,
+            each.raw_headers,
+        )
+        for each in found
+    ]
+
+
+@settings(max_examples=40)
+@given(data=st.data())
+def test_messages_taken_apart_are_those_of_the_columns(data: st.DataObject) -> None:
+    """With headers and without, of several batches, with gaps between them, from an offset on."""
+    parts, end = [], data.draw(st.integers(0, 3))
+    for time in data.draw(st.lists(st.integers(1, 3), max_size=3)):
+        values = data.draw(VALUES)
+        headers = [encode_headers(data.draw(HEADERS)) for _ in values]
+        parts.append(bytes(polled(values, headers, end, time).batches))
+        end += len(values) + data.draw(st.integers(0, 2))
+    poll = PolledMessages(7, end, 0, memoryview(b"".join(parts)))
+    offset_min = data.draw(st.integers(0, end))
+    one = read_messages(poll, offset_min=offset_min)
+    other = read_messages(poll, offset_min=offset_min, is_split=True)
+
+    assert tell(other) == tell(one) == tell(other[:]) == tell(one[:])
+    assert (len(other), repr(other)) == (len(one), repr(one))
+    assert (other.values(), other.timestamps()) == (one.values(), one.timestamps())
+    assert other.run_length() == one.run_length()
+    first = data.draw(st.integers(0, len(one)))
+    assert tell(other.first(first)) == tell(one.first(first)) == tell(one)[:first]
+    assert other.first(first).columns == one.first(first).columns
+    assert other.columns == one.columns
+    assert {type(each.value) for each in other} <= {bytes}
+
+
+def test_values_that_are_changed_are_a_list_of_their_own() -> None:
+    messages = read_messages(polled([b"a", b"b"], [b""] * 2), is_split=True)
+    messages.values().clear()
+    messages.timestamps().clear()
+    assert [(message.value, message.timestamp) for message in messages] == [
+        (b"a", 5_000_000),
+        (b"b", 5_000_000),
+    ]
+
+
+@pytest.mark.parametrize("is_split", [False, True])
+def test_a_poll_taken_apart_is_checked_as_columns_are(*, is_split: bool) -> None:
+    data = polled([b"x" * 60] * 2, [b""] * 2)
+    damaged = bytearray(data.batches)
+    damaged[-1] ^= 1
+    with pytest.raises(DataDamaged, match=r"partition 7: frame checksum .*\(frame 1, "):
+        read_messages(PolledMessages(7, 0, 2, memoryview(damaged)), is_split=is_split)
+    with pytest.raises(ProtocolBroken, match="older messages"):
+        read_messages(data, offset_min=2, is_split=is_split)
+
+
+@pytest.mark.skipif(not NATIVE, reason="the twin of the kernel makes other objects")
+def test_objects_of_a_message_that_is_taken_by_itself() -> None:
+    """The message, its value, its offset and its time: no copy of the value, no other object."""
+    count, size = 1_000, 1_024
+    poll = polled([b"x" * size] * count, [b""] * count, base=10_000)
+    list(read_messages(poll, is_split=True))
+    tracemalloc.start()
+    try:
+        messages = list(read_messages(poll, is_split=True))
+        _, peak = tracemalloc.get_traced_memory()
+        blocks = sum(each.count for each in tracemalloc.take_snapshot().statistics("filename"))
+    finally:
+        tracemalloc.stop()
+    assert blocks <= 4 * count + 50
+    assert peak <= sum(sys.getsizeof(each.value) for each in messages) + 250 * count
 
 
 @given(gap=st.integers(0, 5), first=st.integers(1, 5), second=st.integers(1, 5))

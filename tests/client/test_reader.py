@@ -1,12 +1,13 @@
 """How a consumer reads: positions, losses, commits, groups; with a topic in memory."""
 
 from datetime import UTC, datetime
-from typing import Unpack
+from typing import Any, Unpack
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace import kernel
 from headrace.client.consume import reader as reader_module
 from headrace.client.consume.options import ConsumerOptions, read_consumer_options
 from headrace.client.consume.reader import AHEAD_POLLS_PAUSE, Reader
@@ -513,6 +514,43 @@ def test_polls_that_are_not_sent_ahead(options: ConsumerOptions) -> None:
     reader = make_reader(broker, **options)
     assert next_message(broker, reader) is not None
     assert broker.ahead == []
+
+
+def test_messages_one_by_one_and_batches_are_polled_as_they_are_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who takes messages gets values copied once; who takes batches gets columns."""
+    forms: list[str] = []
+    for name in ("split", "columns"):
+        real = getattr(kernel, name)
+
+        def note(*arguments: object, name: str = name, real: Any = real) -> object:
+            forms.append(name)
+            return real(*arguments)
+
+        monkeypatch.setattr(kernel, name, note)
+    broker = filled(9)
+    reader = make_reader(broker, count=3)
+    assert next_message(broker, reader) is not None
+    assert forms == ["split"]
+    for _ in range(2):
+        next_message(broker, reader)
+    assert reader.take_batch() is None
+    assert broker.run(reader.work())
+    assert forms == ["split", "columns"]
+    batch = reader.take_batch()
+    assert batch is not None
+    assert [message.text for message in batch] == ["0:3", "0:4", "0:5"]
+
+
+def test_a_batch_of_messages_that_were_to_be_taken_one_by_one() -> None:
+    broker = filled(3)
+    reader = make_reader(broker, count=3)
+    assert reader.take() is None
+    assert broker.run(reader.work())
+    batch = reader.take_batch()
+    assert batch is not None
+    assert batch.columns.payloads == b"0:00:10:2"
 
 
 @pytest.mark.usefixtures("few")

@@ -161,6 +161,15 @@ def rows_of_columns(columns: Any) -> list[Row]:
     ]
 
 
+def rows_of_split(taken: Any) -> list[Row]:
+    """The same from messages that the kernel took apart."""
+    assert len(taken.ids) == 16 * len(taken.offsets)
+    ids = [taken.ids[at : at + 16] for at in range(0, len(taken.ids), 16)]
+    messages = zip(ids, taken.origin_timestamps, taken.payloads, taken.headers, strict=True)
+    rows = zip(taken.offsets, taken.timestamps, messages, strict=True)
+    return [Row(offset, time, Message(*message)) for offset, time, message in rows]
+
+
 class Source(NamedTuple):
     """The arguments of `build`."""
 
@@ -221,6 +230,8 @@ def outcomes(kernel: Any, batch: bytes, count: int, offset: int, limit: int) -> 
         outcome(kernel.columns, batch, offset, U64_MAX, CHECKED),
         outcome(kernel.columns, batch, 0, offset + limit, UNCHECKED),
         outcome(kernel.columns, batch + batch, 0, offset, UNCHECKED),
+        outcome(kernel.split, batch, offset, U64_MAX),
+        outcome(kernel.split, batch + batch, 0, offset + limit),
     ]
 
 

@@ -20,6 +20,8 @@ from headrace.kernel import (
     PAYLOAD_BYTES_MAX,
     USER_HEADERS_BYTES_MAX,
 )
+from headrace.kernel.gathering import Frames
+from headrace.kernel.layout import BATCH_BYTES_MAX
 from tests.kernel.samples import CHECKED, U64_MAX
 
 if TYPE_CHECKING:
@@ -282,3 +284,10 @@ def test_threads_add_without_a_lock(native: ModuleType) -> None:
         b"first": 1,
         **{b"%d" % number: 20_000 for number in range(4)},
     }
+
+
+def test_a_batch_of_the_twin_is_never_larger_than_a_batch_may_be() -> None:
+    frames = Frames()
+    with pytest.raises(OverflowError, match="limit"):
+        frames.put([b"v"], b"", 0, BATCH_BYTES_MAX + 1)
+    assert len(frames) == 0

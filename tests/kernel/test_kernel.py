@@ -1,6 +1,8 @@
 """What each function of the kernel promises, for both kernels."""
 
 import pickle
+import sys
+import tracemalloc
 from array import array
 from itertools import accumulate
 from types import ModuleType
@@ -23,6 +25,7 @@ from tests.kernel.samples import (
     messages_strategy,
     rows_of,
     rows_of_columns,
+    rows_of_split,
     simple_messages,
     source_of,
     stamp_strategy,
@@ -177,6 +180,33 @@ def test_columns_of_several_batches(
     result = kernel.columns(b"".join(batches), low, high, check)
     assert isinstance(result, layout.Columns)
     assert rows_of_columns(result) == [row for row in rows if low <= row.offset < high]
+    taken = kernel.split(b"".join(batches), low, high)
+    assert isinstance(taken, layout.Split)
+    assert rows_of_split(taken) == rows_of_columns(result)
+
+
+def test_what_was_split_outlives_its_batch(kernel: ModuleType) -> None:
+    headers = headers_of([(b"k", b"v")])
+    batch = bytearray(batch_of(simple_messages(300, 400, headers), Stamp()))
+    taken = kernel.split(batch, 0, NO_UPPER_BOUND)
+    batch[:] = bytes(len(batch))
+    assert taken.payloads == [bytes([index % 255]) * 400 for index in range(300)]
+    assert taken.headers == [headers] * 300
+    assert {type(each) for each in (*taken.payloads, *taken.headers)} == {bytes}
+
+
+def test_a_payload_is_copied_once(native: ModuleType) -> None:
+    """What else there is takes a few dozen bytes: its offset, its id, its places in lists."""
+    count, size = 1_000, 1_024
+    batch = batch_of(simple_messages(count, size), Stamp())
+    tracemalloc.start()
+    try:
+        taken = native.split(batch, 0, NO_UPPER_BOUND)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    payloads = sum(map(sys.getsizeof, taken.payloads))
+    assert payloads < peak < payloads + 200 * count
 
 
 def test_batches_outside_the_range_are_passed_over(kernel: ModuleType) -> None:
@@ -200,6 +230,7 @@ def test_large_batches_leave_the_stack(kernel: ModuleType) -> None:
     header, start, end = kernel.slice_batch(batch, 1_001, 1_400)
     kernel.verify(header + batch[start:end])
     assert rows_of_columns(kernel.columns(batch, 0, NO_UPPER_BOUND, CHECKED)) == rows_of(batch)
+    assert rows_of_split(kernel.split(batch, 0, NO_UPPER_BOUND)) == rows_of(batch)
 
 
 def test_any_contiguous_buffer_will_do(kernel: ModuleType) -> None:
@@ -222,6 +253,8 @@ def test_wrong_buffers_are_refused(kernel: ModuleType) -> None:
             kernel.xxh3_64(wrong)
         with pytest.raises(TypeError):
             kernel.columns(wrong, 0, 1, CHECKED)
+        with pytest.raises(TypeError):
+            kernel.split(wrong, 0, 1)
         with pytest.raises(TypeError):
             kernel.admit(wrong, 3, 0, 0, 0)
         with pytest.raises(TypeError):
@@ -247,6 +280,9 @@ def test_wrong_arguments_are_refused(kernel: ModuleType) -> None:
         lambda: kernel.columns(batch, 0, 1),
         lambda: kernel.columns(batch, 0, 1.5, CHECKED),
         lambda: kernel.columns(batch, None, 1, CHECKED),
+        lambda: kernel.split(batch, 0),
+        lambda: kernel.split(batch, 0, 1.5),
+        lambda: kernel.split(batch, None, 1),
         lambda: kernel.cut(b""),
         lambda: kernel.cut(b"", [0]),
         lambda: kernel.build(*source[:4]),
@@ -276,6 +312,10 @@ def test_numbers_beyond_64_bits_are_refused(kernel: ModuleType) -> None:
             kernel.columns(batch, wrong, 1, CHECKED)
         with pytest.raises(OverflowError):
             kernel.columns(batch, 0, wrong, CHECKED)
+        with pytest.raises(OverflowError):
+            kernel.split(batch, wrong, 1)
+        with pytest.raises(OverflowError):
+            kernel.split(batch, 0, wrong)
     assert bytes(batch) == before
 
 
@@ -287,6 +327,7 @@ def test_the_last_offset_is_never_given(kernel: ModuleType) -> None:
     kernel.verify(batch)
     result = kernel.columns(batch, 0, NO_UPPER_BOUND, CHECKED)
     assert result.offsets[-8:] == (U64_MAX - 1).to_bytes(8, "little")
+    assert kernel.split(batch, 0, NO_UPPER_BOUND).offsets == [-4, -3, -2]  # signed, as columns are
     assert kernel.find_offset(batch, U64_MAX) == (3, len(batch))
 
 
@@ -306,6 +347,7 @@ def test_creation_times_may_wrap(kernel: ModuleType) -> None:
     batch = admitted(kernel, late, Stamp())
     assert kernel.find_timestamp(batch, U64_MAX) == (0, 256)
     assert kernel.columns(batch, 0, NO_UPPER_BOUND, CHECKED).origin_timestamps[:8] == b"\xff" * 8
+    assert kernel.split(batch, 0, NO_UPPER_BOUND).origin_timestamps == [-1, -6]
 
 
 def test_an_error_can_be_pickled() -> None:
@@ -318,6 +360,6 @@ def test_an_error_can_be_pickled() -> None:
 def test_the_public_names_are_those_of_one_kernel(native: ModuleType, twin: ModuleType) -> None:
     served = native if public.NATIVE else twin
     functions = [name for name in public.__all__ if name.islower()]
-    assert {"admit", "build", "columns", "cut"} <= set(functions)
+    assert {"admit", "build", "columns", "cut", "split"} <= set(functions)
     for name in functions:
         assert getattr(public, name).__doc__ == getattr(served, name).__doc__

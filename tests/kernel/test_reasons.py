@@ -197,6 +197,8 @@ def test_columns_hold_at_most_what_arrow_can_address(kernel: ModuleType) -> None
         struct.pack_into("<QQQQQQI", batches, index * length, 1, index, 2, 3, length, 0, 1)
     with pytest.raises(ValueError, match=str(COLUMN_BYTES_MAX)):
         kernel.columns(batches, 0, NO_UPPER_BOUND, UNCHECKED)
+    with pytest.raises(ValueError, match=str(COLUMN_BYTES_MAX)):
+        kernel.split(batches, 0, NO_UPPER_BOUND)
 
 
 def test_limits_are_allowed(kernel: ModuleType) -> None:
@@ -229,6 +231,7 @@ def test_user_headers_are_opaque(kernel: ModuleType, opaque: bytes) -> None:
     kernel.admit(batch, 1, *Stamp())
     kernel.verify(batch)
     assert kernel.columns(batch, 0, NO_UPPER_BOUND, CHECKED).headers == opaque
+    assert kernel.split(batch, 0, NO_UPPER_BOUND).headers == [opaque]
 
 
 @pytest.mark.slow

@@ -104,6 +104,33 @@ def test_every_length_of_payload(native: ModuleType, twin: ModuleType) -> None:
         assert columns(batch, 0, U64_MAX, CHECKED) == wanted
         assert columns(batch, 0, U64_MAX, UNCHECKED) == wanted
         assert columns(batch, 100, 1_200, CHECKED) == twin.columns(batch, 100, 1_200, UNCHECKED)
+    for split in (native.split, native.split_scalar):
+        for first, end in ((0, U64_MAX), (100, 1_200), (1_298, 1_299), (1_299, 1_300)):
+            assert split(batch, first, end) == twin.split(batch, first, end)
+    assert native.split(batch, 0, U64_MAX).payloads == [message.payload for message in messages]
+
+
+def test_a_fault_behind_another_is_not_the_one_that_is_told(
+    native: ModuleType, twin: ModuleType
+) -> None:
+    """Objects are made by the lengths of frames before any is checked; errors keep their order."""
+    good = batch_of(simple_messages(4, 300), Stamp())
+    at = 256 + 348  # the second frame
+    for places in (
+        (at + 60,),
+        (at + 36,),
+        (at + 60, at + 348 + 36),
+        (at + 348 + 36, len(good) - 1),
+    ):
+        batch = bytearray(good)
+        for place in places:
+            batch[place] ^= 0xFF
+        for data in (bytes(batch), good + batch, batch + good):
+            for first in (0, 1_001, 1_003):
+                told = outcome(twin.split, data, first, U64_MAX)
+                assert isinstance(told, tuple)
+                assert outcome(native.split, data, first, U64_MAX) == told
+                assert outcome(native.columns, data, first, U64_MAX, CHECKED) == told
 
 
 @settings(max_examples=60)

@@ -1,15 +1,17 @@
-"""Messages as users see them: decoded lazily from the columns of a poll, encoded into a batch.
+"""Messages as users see them: decoded lazily from the answer to a poll, encoded into a batch.
 
-The kernel scans a poll once and returns columns. A `Message` is created when it is accessed, and
-its headers when they are accessed; code that works with columns pays for neither.
+The kernel scans a poll once and returns columns, or for who takes messages one by one their parts:
+each value is then copied once, into the object that the user gets. A `Message` is created when it
+is accessed, and its headers when they are accessed; code that works with columns pays for neither.
 """
 
 import os
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import accumulate, repeat
-from typing import cast, overload
+from itertools import accumulate, count, repeat
+from operator import sub
+from typing import TypeAlias, cast, overload
 
 import msgspec
 
@@ -22,6 +24,7 @@ from headrace.kernel import (
     USER_HEADERS_BYTES_MAX,
     BatchError,
     Columns,
+    Split,
 )
 from headrace.wire.commands.messages import PolledMessages
 from headrace.wire.errors import DecodeError
@@ -36,6 +39,9 @@ from headrace.wire.fields import (
 
 _MICROS = 1_000_000
 _NUMBER_BYTES = 8
+
+# The fields of a `Split`; to create the tuple without names takes fewer calls.
+_Parts: TypeAlias = tuple[list[int], list[int], list[int], bytes, list[bytes], list[bytes]]
 
 
 class Message(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -55,13 +61,13 @@ class Message(msgspec.Struct, frozen=True, eq=False, gc=False):
     timestamp: int
     origin_timestamp: int
     _ids: bytes  # of the whole poll: rarely used, and splitting them costs a third of a poll
-    _index: int
+    _ids_start: int  # the offset of the first of them, as if there were no gap up to this message
     _headers: bytes
 
     @property
     def id(self) -> int:
         """The 128-bit number that its sender gave it."""
-        start = self._index * MESSAGE_ID_BYTES
+        start = (self.offset - self._ids_start) * MESSAGE_ID_BYTES
         return int.from_bytes(self._ids[start : start + MESSAGE_ID_BYTES], "little")
 
     @property
@@ -104,29 +110,33 @@ class Messages(Sequence[Message]):
     partition had when it answered.
     """
 
-    __slots__ = (
-        "_header_offsets",
-        "_offsets",
-        "_origins",
-        "_payload_offsets",
-        "_timestamps",
-        "columns",
-        "current_offset",
-        "partition",
-    )
+    __slots__ = ("_columns", "_count", "_offsets", "_split", "current_offset", "partition")
 
-    def __init__(self, partition: int, current_offset: int, columns: Columns) -> None:
+    def __init__(self, partition: int, current_offset: int, read: Columns | Split) -> None:
         self.partition = partition
         self.current_offset = current_offset
-        self.columns = columns
-        self._offsets = memoryview(columns.offsets).cast("q")
-        self._timestamps = memoryview(columns.timestamps).cast("q")
-        self._origins = memoryview(columns.origin_timestamps).cast("q")
-        self._payload_offsets = memoryview(columns.payload_offsets).cast("i")
-        self._header_offsets = memoryview(columns.header_offsets).cast("i")
+        self._offsets: Sequence[int]
+        self._columns: Columns | None = None
+        self._split: Split | None = None
+        if isinstance(read, Split):
+            self._split = read
+            self._offsets = read.offsets
+            self._count = len(read.offsets)
+        else:
+            self._columns = read
+            self._offsets = memoryview(read.offsets).cast("q")
+            self._count = read.messages_count
+
+    @property
+    def columns(self) -> Columns:
+        """All of them in the memory layout of Arrow."""
+        if self._columns is None:
+            assert self._split is not None
+            self._columns = _join_columns(self._split)
+        return self._columns
 
     def __len__(self) -> int:
-        return self.columns.messages_count
+        return self._count
 
     @overload
     def __getitem__(self, index: int) -> Message: ...
@@ -134,26 +144,27 @@ class Messages(Sequence[Message]):
     def __getitem__(self, index: slice) -> list[Message]: ...
     def __getitem__(self, index: int | slice) -> Message | list[Message]:
         if isinstance(index, slice):
-            return [self._make(each) for each in range(*index.indices(len(self)))]
+            return [self._make(each) for each in range(*index.indices(self._count))]
         if index < 0:
-            index += len(self)
-        if not 0 <= index < len(self):
-            raise IndexError(f"message {index} of {len(self)}")
+            index += self._count
+        if not 0 <= index < self._count:
+            raise IndexError(f"message {index} of {self._count}")
         return self._make(index)
 
     def __iter__(self) -> Iterator[Message]:
         # No Python code runs per message: with 1,000 in a poll it would take most of the time.
-        columns = self.columns
+        parts = self._split or _split_columns(self.columns)
+        offsets, timestamps, origins, ids, values, headers = parts
         return map(
             Message,
             repeat(self.partition),
-            self._offsets.tolist(),
-            self.values(),
-            _numbers(columns.timestamps),
-            _numbers(columns.origin_timestamps),
-            repeat(columns.ids),
-            range(len(self)),
-            kernel.cut(columns.headers, columns.header_offsets) if columns.headers else repeat(b""),
+            offsets,
+            values,
+            timestamps,
+            origins,
+            repeat(ids),
+            _find_starts(offsets),
+            headers,
         )
 
     def __repr__(self) -> str:
@@ -174,29 +185,26 @@ class Messages(Sequence[Message]):
 
     def values(self) -> list[bytes]:
         """Return only the values; this is cheaper than creating the messages."""
+        if self._split is not None:
+            return self._split.payloads.copy()
         return kernel.cut(self.columns.payloads, self.columns.payload_offsets)
 
     def timestamps(self) -> list[int]:
         """Return when the server received each message, in microseconds since 1970."""
-        return self._timestamps.tolist()
+        if self._split is not None:
+            return self._split.timestamps.copy()
+        return _numbers(self.columns.timestamps)
 
     def first(self, count: int) -> "Messages":
         """Return the first `count` messages."""
         if count >= len(self):
             return self
-        columns = self.columns
-        cut = Columns(
-            count,
-            columns.offsets[: 8 * count],
-            columns.timestamps[: 8 * count],
-            columns.origin_timestamps[: 8 * count],
-            columns.ids[: MESSAGE_ID_BYTES * count],
-            columns.payload_offsets[: 4 * (count + 1)],
-            columns.payloads[: self._payload_offsets[count]],
-            columns.header_offsets[: 4 * (count + 1)],
-            columns.headers[: self._header_offsets[count]],
-        )
-        return Messages(self.partition, self.current_offset, cut)
+        first: Columns | Split
+        if self._split is None:
+            first = _first_rows(self.columns, count)
+        else:
+            first = _first_parts(self._split, count)
+        return Messages(self.partition, self.current_offset, first)
 
     def run_length(self) -> int:
         """Return how many messages from the first on have consecutive offsets."""
@@ -211,45 +219,120 @@ class Messages(Sequence[Message]):
         return low
 
     def _make(self, index: int) -> Message:
-        columns, ends, header_ends = self.columns, self._payload_offsets, self._header_offsets
-        return Message(
-            self.partition,
-            self._offsets[index],
-            columns.payloads[ends[index] : ends[index + 1]],
-            self._timestamps[index],
-            self._origins[index],
-            columns.ids,
-            index,
-            columns.headers[header_ends[index] : header_ends[index + 1]],
-        )
+        offset, parts, columns = self._offsets[index], self._split, self._columns
+        if parts is not None:
+            value, headers, ids = parts.payloads[index], parts.headers[index], parts.ids
+            time, origin = parts.timestamps[index], parts.origin_timestamps[index]
+        else:
+            assert columns is not None
+            ends = memoryview(columns.payload_offsets).cast("i")
+            header_ends = memoryview(columns.header_offsets).cast("i")
+            value = columns.payloads[ends[index] : ends[index + 1]]
+            headers = columns.headers[header_ends[index] : header_ends[index + 1]]
+            time = memoryview(columns.timestamps).cast("q")[index]
+            origin = memoryview(columns.origin_timestamps).cast("q")[index]
+            ids = columns.ids
+        return Message(self.partition, offset, value, time, origin, ids, offset - index, headers)
 
 
-def _numbers(column: bytes) -> Iterable[int]:
-    """Return the numbers of a column; a constant column, such as batch times, costs nothing."""
+def _find_starts(offsets: list[int]) -> Iterable[int]:
+    """Return `_ids_start` of each message: the same number for all where there is no gap."""
+    if offsets and offsets[-1] - offsets[0] == len(offsets) - 1:
+        return repeat(offsets[0])
+    return map(sub, offsets, count())
+
+
+def _numbers(column: bytes) -> list[int]:
+    """Return the numbers of a column; those of a constant one, such as times, are one object."""
     numbers = memoryview(column).cast("q")
     if column and column == column[:_NUMBER_BYTES] * len(numbers):
-        return repeat(numbers[0], len(numbers))
+        return [numbers[0]] * len(numbers)
     return numbers.tolist()
 
 
-def read_messages(polled: PolledMessages, *, offset_min: int = 0) -> Messages:
+def _split_columns(columns: Columns) -> _Parts:
+    """Return what `kernel.split` does, from columns: each value is copied a second time."""
+    cut, headers = kernel.cut, columns.headers
+    return (
+        memoryview(columns.offsets).cast("q").tolist(),
+        _numbers(columns.timestamps),
+        _numbers(columns.origin_timestamps),
+        columns.ids,
+        cut(columns.payloads, columns.payload_offsets),
+        cut(headers, columns.header_offsets) if headers else [b""] * columns.messages_count,
+    )
+
+
+def _join_columns(parts: Split) -> Columns:
+    """Return what `kernel.columns` does, from parts."""
+    return Columns(
+        len(parts.offsets),
+        array("q", parts.offsets).tobytes(),
+        array("q", parts.timestamps).tobytes(),
+        array("q", parts.origin_timestamps).tobytes(),
+        parts.ids,
+        _ends(parts.payloads).tobytes(),
+        b"".join(parts.payloads),
+        _ends(parts.headers).tobytes(),
+        b"".join(parts.headers),
+    )
+
+
+def _first_rows(columns: Columns, count: int) -> Columns:
+    ends = memoryview(columns.payload_offsets).cast("i")
+    header_ends = memoryview(columns.header_offsets).cast("i")
+    return Columns(
+        count,
+        columns.offsets[: _NUMBER_BYTES * count],
+        columns.timestamps[: _NUMBER_BYTES * count],
+        columns.origin_timestamps[: _NUMBER_BYTES * count],
+        columns.ids[: MESSAGE_ID_BYTES * count],
+        columns.payload_offsets[: 4 * (count + 1)],
+        columns.payloads[: ends[count]],
+        columns.header_offsets[: 4 * (count + 1)],
+        columns.headers[: header_ends[count]],
+    )
+
+
+def _first_parts(parts: Split, count: int) -> Split:
+    return Split(
+        parts.offsets[:count],
+        parts.timestamps[:count],
+        parts.origin_timestamps[:count],
+        parts.ids[: MESSAGE_ID_BYTES * count],
+        parts.payloads[:count],
+        parts.headers[:count],
+    )
+
+
+def read_messages(
+    polled: PolledMessages, *, offset_min: int = 0, is_split: bool = False
+) -> Messages:
     """Return the messages of a poll from an offset on, after checking every checksum.
+
+    `is_split` is for who takes them one by one: their values are copied once. Columns are otherwise
+    what both columns and messages can be made of.
 
     Raises:
         DataDamaged: A checksum is wrong.
         ProtocolBroken: They cannot be decoded, or all are older.
     """
+    batches = polled.batches
+    read: Columns | Split
     try:
-        columns = kernel.columns(polled.batches, offset_min, OFFSET_MAX, True)  # noqa: FBT003 - check
+        if is_split:
+            read = kernel.split(batches, offset_min, OFFSET_MAX)
+        else:
+            read = kernel.columns(batches, offset_min, OFFSET_MAX, True)  # noqa: FBT003 - check
     except BatchError as error:
         raise DataDamaged(f"partition {polled.partition_id}: {error}") from None
     except ValueError as error:
         raise ProtocolBroken(f"partition {polled.partition_id}: {error}") from None
-    if polled.messages_count and not columns.messages_count:
+    if polled.messages_count and not read.offsets:
         raise ProtocolBroken(
             f"partition {polled.partition_id}: a poll from offset {offset_min} gave older messages"
         )
-    return Messages(polled.partition_id, polled.current_offset, columns)
+    return Messages(polled.partition_id, polled.current_offset, read)
 
 
 def encode_value(value: bytes | str) -> bytes:

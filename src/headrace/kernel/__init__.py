@@ -19,6 +19,7 @@ from headrace.kernel.layout import (
     PROOF_ROW_BYTES,
     USER_HEADERS_BYTES_MAX,
     Columns,
+    Split,
 )
 from headrace.kernel.library import check_library
 
@@ -39,6 +40,7 @@ except ImportError:
         fold,
         prove,
         slice_batch,
+        split,
         verify,
         xxh3_64,
     )
@@ -59,6 +61,7 @@ else:
         fold,
         prove,
         slice_batch,
+        split,
         verify,
         xxh3_64,
     )
@@ -80,6 +83,7 @@ __all__ = [
     "Gatherer",
     "Reason",
     "Receipt",
+    "Split",
     "admit",
     "build",
     "columns",
@@ -89,6 +93,7 @@ __all__ = [
     "fold",
     "prove",
     "slice_batch",
+    "split",
     "verify",
     "xxh3_64",
 ]

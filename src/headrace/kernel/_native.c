@@ -4,7 +4,8 @@
  * Python function. twin.py holds the same functions in Python; tests hold the two equal, errors
  * included, so checks are made in the same order in both.
  *
- * Rules. No Python object is touched inside a loop. Inputs of 64 KiB and more are worked on
+ * Rules. No Python object is touched inside a loop over a batch, except that `split` fills those that
+ * it made for its result. Inputs of 64 KiB and more are worked on
  * without the interpreter lock, so another thread may change the bytes meanwhile: each length is
  * read once, into a local, and the local is what is checked and used. A changed byte may then
  * give a wrong answer, never a wrong access. Scratch memory comes from PyMem_RawMalloc and is
@@ -743,6 +744,7 @@ static bool check_batch(Gather *gather, const uint8_t *data, const Batch *batch,
 typedef struct {
     PyObject *batch_error;
     PyObject *columns_type;
+    PyObject *split_type;
     PyObject *frames_type;
     PyObject *receipt_type;
 } State;
@@ -1520,6 +1522,7 @@ typedef struct {
     uint64_t offset_min;
     uint64_t offset_max;
     bool check;
+    bool split;
     bool avx2;
 } Query;
 
@@ -1551,10 +1554,18 @@ typedef struct {
     uint64_t max;
 } UserHeaders;
 
+/* The objects that `split` fills: made before, with the lock held, and nobody else has them yet. */
+typedef struct {
+    uint64_t made; /* rows that have them */
+    PyObject **payloads;
+    PyObject **headers;
+} Objects;
+
 typedef struct {
     Plan plan;
     Rows rows;
-    UserHeaders headers;
+    UserHeaders headers; /* of `columns` only, as all of `rows` but their number */
+    Objects objects;     /* of `split` only */
 } Fill;
 
 static bool plan_columns(const Query *query, Plan *plan, Fault *fault)
@@ -1652,6 +1663,48 @@ INLINE bool add_frames(bool check, HashCopy hash_copy, Walk *walk, uint64_t stop
     return true;
 }
 
+/* Fills the objects of one frame; the payload was placed by `step` if it has the size planned. */
+INLINE bool fill_row(const Objects *objects, uint64_t row, const Place *place, const Frame *frame,
+                     Fault *fault)
+{
+    /* As in add_row. A row without objects has no room: the walk that made them met a fault, which
+     * the checked walk meets no later. */
+    if (UNLIKELY(frame->payload_length != place->room))
+        return blame(fault, REASON_FRAME_LENGTH, -1, frame->position, frame->payload_length,
+                     place->room);
+    PyObject *headers = objects->headers[row];
+    if (UNLIKELY(frame->headers_length != (uint64_t)PyBytes_GET_SIZE(headers)))
+        return blame(fault, REASON_FRAME_LENGTH, -1, frame->position, frame->headers_length,
+                     (uint64_t)PyBytes_GET_SIZE(headers));
+    if (UNLIKELY(frame->headers_length > 0))
+        memcpy(PyBytes_AS_STRING(headers),
+               frame->start + FRAME_HEADER_BYTES + frame->payload_length, frame->headers_length);
+    return true;
+}
+
+/* Walks up to index `stop` and fills the objects of each frame. */
+INLINE bool fill_frames(HashCopy hash_copy, Walk *walk, uint64_t stop, Gather *gather, Fill *fill,
+                        Fault *fault)
+{
+    const Objects objects = fill->objects;
+    uint64_t row = fill->rows.rows;
+    Frame frame;
+    for (uint64_t index = walk->index; index < stop; index++, row++) {
+        Place place = {hash_copy, NULL, 0};
+        if (row < objects.made) {
+            place.to = (uint8_t *)PyBytes_AS_STRING(objects.payloads[row]);
+            place.room = (uint64_t)PyBytes_GET_SIZE(objects.payloads[row]);
+        }
+        if (!step_placing(walk, true, &place, &frame, fault))
+            return false;
+        gather_frame(gather, index, &frame);
+        if (!fill_row(&objects, row, &place, &frame, fault))
+            return false;
+    }
+    fill->rows.rows = row;
+    return true;
+}
+
 /* Adds what is the same for all messages of a batch, or counts up. */
 static void add_batch_wide(const Batch *batch, uint64_t first, uint64_t count, const Rows *rows)
 {
@@ -1663,6 +1716,15 @@ static void add_batch_wide(const Batch *batch, uint64_t first, uint64_t count, c
     }
 }
 
+/* What comes behind the frames that were wanted: all frames of a batch are verified. */
+INLINE bool check_rest(const Query *query, const Batch *batch, Walk *walk, Gather *gather,
+                       Fault *fault)
+{
+    uint64_t checksum;
+    return pass_frames(true, walk, batch->count, gather, fault) && finish_walk(walk, fault)
+           && check_batch_checksum(gather, query->data, batch, &checksum, fault);
+}
+
 /* The frames first..stop of one batch; with `check` all its frames are walked and verified. */
 INLINE bool add_batch(bool check, HashCopy hash_copy, const Query *query, const Batch *batch,
                       uint64_t first, uint64_t stop, Gather *gather, Fill *fill, Fault *fault)
@@ -1672,11 +1734,19 @@ INLINE bool add_batch(bool check, HashCopy hash_copy, const Query *query, const 
     if (!pass_frames(check, &walk, first, gather, fault)
         || !add_frames(check, hash_copy, &walk, stop, batch, gather, fill, fault))
         return false;
-    uint64_t checksum;
     if (!check)
         return stop < batch->count || finish_walk(&walk, fault);
-    return pass_frames(check, &walk, batch->count, gather, fault) && finish_walk(&walk, fault)
-           && check_batch_checksum(gather, query->data, batch, &checksum, fault);
+    return check_rest(query, batch, &walk, gather, fault);
+}
+
+/* The same for `split`, which always checks. */
+INLINE bool split_batch(HashCopy hash_copy, const Query *query, const Batch *batch, uint64_t first,
+                        uint64_t stop, Gather *gather, Fill *fill, Fault *fault)
+{
+    Walk walk = start_walk(query->data, batch);
+    return pass_frames(true, &walk, first, gather, fault)
+           && fill_frames(hash_copy, &walk, stop, gather, fill, fault)
+           && check_rest(query, batch, &walk, gather, fault);
 }
 
 typedef bool (*AddBatch)(const Query *query, const Batch *batch, uint64_t first, uint64_t stop,
@@ -1694,6 +1764,12 @@ static bool add_checked(const Query *query, const Batch *batch, uint64_t first, 
     return add_batch(true, hash_copy_long_scalar, query, batch, first, stop, gather, fill, fault);
 }
 
+static bool split_checked(const Query *query, const Batch *batch, uint64_t first, uint64_t stop,
+                          Gather *gather, Fill *fill, Fault *fault)
+{
+    return split_batch(hash_copy_long_scalar, query, batch, first, stop, gather, fill, fault);
+}
+
 #if WITH_AVX2
 
 AVX2 static bool add_checked_avx2(const Query *query, const Batch *batch, uint64_t first,
@@ -1702,15 +1778,31 @@ AVX2 static bool add_checked_avx2(const Query *query, const Batch *batch, uint64
     return add_batch(true, hash_copy_long_avx2, query, batch, first, stop, gather, fill, fault);
 }
 
+AVX2 static bool split_checked_avx2(const Query *query, const Batch *batch, uint64_t first,
+                                    uint64_t stop, Gather *gather, Fill *fill, Fault *fault)
+{
+    return split_batch(hash_copy_long_avx2, query, batch, first, stop, gather, fill, fault);
+}
+
 #else
 
 #define add_checked_avx2 add_checked
+#define split_checked_avx2 split_checked
 
 #endif
 
+static AddBatch choose_add(const Query *query)
+{
+    if (query->split)
+        return query->avx2 ? split_checked_avx2 : split_checked;
+    if (!query->check)
+        return add_unchecked;
+    return query->avx2 ? add_checked_avx2 : add_checked;
+}
+
 static bool add_batches(const Query *query, Gather *gather, Fill *fill, Fault *fault)
 {
-    AddBatch add = !query->check ? add_unchecked : query->avx2 ? add_checked_avx2 : add_checked;
+    AddBatch add = choose_add(query);
     Batch batch;
     for (uint64_t position = 0; position < query->size; position += batch.length) {
         if (!open_stamped(query->data, position, query->size, false, &batch, fault))
@@ -1733,13 +1825,11 @@ static bool add_batches(const Query *query, Gather *gather, Fill *fill, Fault *f
     return true;
 }
 
-static bool fill_columns(const Query *query, Fill *fill, Fault *fault)
+static bool fill_all(const Query *query, Fill *fill, Fault *fault)
 {
     Gather gather;
     if (!gather_open(&gather, query->check ? fill->plan.count_max : 0, fault))
         return false;
-    store32(fill->rows.payload_offsets, 0);
-    store32(fill->rows.header_offsets, 0);
     bool good = add_batches(query, &gather, fill, fault);
     gather_close(&gather);
     return good;
@@ -1781,6 +1871,8 @@ static bool new_columns(PyObject *fields[COLUMNS_FIELDS], Fill *fill)
         .payloads = (uint8_t *)PyBytes_AS_STRING(fields[VALUES]),
         .header_offsets = (uint8_t *)PyBytes_AS_STRING(fields[HEADER_ENDS]),
     };
+    store32(fill->rows.payload_offsets, 0);
+    store32(fill->rows.header_offsets, 0);
     return true;
 }
 
@@ -1795,43 +1887,60 @@ static bool close_columns(PyObject *fields[COLUMNS_FIELDS], const Fill *fill)
     return fields[HEADER_VALUES] != NULL;
 }
 
-/* tuple.__new__(Columns, fields): four times as fast as the call of a named tuple. */
-static PyObject *pack_columns(PyObject *module, PyObject *const fields[COLUMNS_FIELDS])
+/* tuple.__new__(type, fields): four times as fast as the call of a named tuple. */
+static PyObject *pack_fields(PyObject *type, PyObject *const *fields, int count)
 {
-    State *state = PyModule_GetState(module);
-    PyObject *values = PyTuple_New(COLUMNS_FIELDS);
+    PyObject *values = PyTuple_New(count);
     PyObject *arguments = values == NULL ? NULL : PyTuple_Pack(1, values);
     PyObject *result = NULL;
     if (arguments != NULL) {
-        for (int field = 0; field < COLUMNS_FIELDS; field++)
+        for (int field = 0; field < count; field++)
             PyTuple_SET_ITEM(values, field, Py_NewRef(fields[field]));
-        result = PyTuple_Type.tp_new((PyTypeObject *)state->columns_type, arguments, NULL);
+        result = PyTuple_Type.tp_new((PyTypeObject *)type, arguments, NULL);
     }
     Py_XDECREF(arguments);
     Py_XDECREF(values);
     return result;
 }
 
-static PyObject *columns_from(PyObject *module, const Query *query)
+/* Plans the result, and refuses one that is too large; false with an error set. */
+static bool plan_within(PyObject *module, const Query *query, Plan *plan)
 {
     Fault fault;
+    if (!plan_columns(query, plan, &fault)) {
+        raise_fault(module, &fault);
+        return false;
+    }
+    if (plan->bytes <= COLUMN_BYTES_MAX)
+        return true;
+    PyErr_Format(PyExc_ValueError, "batches with %llu bytes of messages, limit %d",
+                 (unsigned long long)plan->bytes, COLUMN_BYTES_MAX);
+    return false;
+}
+
+/* Fills what was made, without the lock if there is much; false with an error set. */
+static bool fill_unlocked(PyObject *module, const Query *query, Fill *fill)
+{
+    Fault fault;
+    PyThreadState *thread = unlock_for((Py_ssize_t)query->size);
+    bool good = fill_all(query, fill, &fault);
+    lock_again(thread);
+    if (!good)
+        raise_fault(module, &fault);
+    return good;
+}
+
+static PyObject *columns_from(PyObject *module, const Query *query)
+{
     Fill fill = {.headers = {NULL, 0, 0}};
-    if (!plan_columns(query, &fill.plan, &fault))
-        return raise_fault(module, &fault);
-    if (fill.plan.bytes > COLUMN_BYTES_MAX)
-        return PyErr_Format(PyExc_ValueError, "batches with %llu bytes of messages, limit %d",
-                            (unsigned long long)fill.plan.bytes, COLUMN_BYTES_MAX);
+    if (!plan_within(module, query, &fill.plan))
+        return NULL;
+    State *state = PyModule_GetState(module);
     PyObject *fields[COLUMNS_FIELDS] = {NULL};
     PyObject *result = NULL;
-    if (new_columns(fields, &fill)) {
-        PyThreadState *thread = unlock_for((Py_ssize_t)query->size);
-        bool good = fill_columns(query, &fill, &fault);
-        lock_again(thread);
-        if (!good)
-            raise_fault(module, &fault);
-        else if (close_columns(fields, &fill))
-            result = pack_columns(module, fields);
-    }
+    if (new_columns(fields, &fill) && fill_unlocked(module, query, &fill)
+        && close_columns(fields, &fill))
+        result = pack_fields(state->columns_type, fields, COLUMNS_FIELDS);
     PyMem_RawFree(fill.headers.bytes);
     for (int field = 0; field < COLUMNS_FIELDS; field++)
         Py_XDECREF(fields[field]);
@@ -1874,6 +1983,162 @@ PyDoc_STRVAR(columns_scalar_doc,
 static PyObject *py_columns_scalar(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {
     return columns_with(module, arguments, count, false);
+}
+
+/* ---------------------------------------------------------------------------------- split -- */
+
+/* The fields of Split, in its order. Its lists have one object for each message; messages of a
+ * batch share the number of its time, and those that follow one another an equal one. */
+enum { SPLIT_OFFSETS, SPLIT_TIMES, SPLIT_ORIGINS, SPLIT_IDS, SPLIT_PAYLOADS, SPLIT_HEADERS,
+       SPLIT_FIELDS };
+
+static bool new_split(PyObject *fields[SPLIT_FIELDS], Fill *fill)
+{
+    const uint64_t rows = fill->plan.rows;
+    for (int field = 0; field < SPLIT_FIELDS; field++) {
+        fields[field] = field == SPLIT_IDS
+                            ? PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(MESSAGE_ID_BYTES * rows))
+                            : PyList_New((Py_ssize_t)rows);
+        if (fields[field] == NULL)
+            return false;
+    }
+    fill->objects.payloads = ((PyListObject *)fields[SPLIT_PAYLOADS])->ob_item;
+    fill->objects.headers = ((PyListObject *)fields[SPLIT_HEADERS])->ob_item;
+    return true;
+}
+
+/* A number, and the object that stands for it. */
+typedef struct {
+    uint64_t value;
+    PyObject *number; /* NULL at first */
+} Shared;
+
+static bool share(Shared *shared, uint64_t value)
+{
+    if (shared->number != NULL && shared->value == value)
+        return true;
+    Py_XDECREF(shared->number);
+    *shared = (Shared){value, PyLong_FromLongLong((long long)value)};
+    return shared->number != NULL;
+}
+
+/* Puts an object into a row of a list, which takes it; false if there is none. */
+static bool put(PyObject *list, uint64_t row, PyObject *object)
+{
+    PyList_SET_ITEM(list, (Py_ssize_t)row, object);
+    return object != NULL;
+}
+
+static bool make_row(PyObject *const fields[SPLIT_FIELDS], uint64_t row, const Frame *frame,
+                     uint64_t offset, Shared *time, Shared *origin)
+{
+    memcpy(PyBytes_AS_STRING(fields[SPLIT_IDS]) + MESSAGE_ID_BYTES * row,
+           frame->start + FRAME_ID_AT, MESSAGE_ID_BYTES);
+    return put(fields[SPLIT_OFFSETS], row, PyLong_FromLongLong((long long)offset))
+           && put(fields[SPLIT_TIMES], row, Py_NewRef(time->number))
+           && put(fields[SPLIT_ORIGINS], row, Py_NewRef(origin->number))
+           && put(fields[SPLIT_PAYLOADS], row,
+                  PyBytes_FromStringAndSize(NULL, (Py_ssize_t)frame->payload_length))
+           && put(fields[SPLIT_HEADERS], row,
+                  PyBytes_FromStringAndSize(NULL, (Py_ssize_t)frame->headers_length));
+}
+
+/* Makes the objects of the frames first..stop of one batch, or of those before a fault; no sum of
+ * lengths exceeds the batch. False with an error set. */
+static bool make_rows(const Query *query, const Batch *batch, uint64_t first, uint64_t stop,
+                      PyObject *const fields[SPLIT_FIELDS], Fill *fill)
+{
+    Walk walk = start_walk(query->data, batch);
+    Frame frame;
+    Fault ignored; /* The checked walk meets it, or one before it. */
+    Shared time = {0, NULL}, origin = {0, NULL};
+    bool good = pass_frames(false, &walk, first, NULL, &ignored)
+                    ? share(&time, batch->base_timestamp)
+                    : true;
+    while (good && walk.index >= first && walk.index < stop
+           && step(&walk, false, &frame, &ignored)) {
+        uint64_t offset = batch->base_offset + batch->delta_first + walk.index - 1;
+        uint32_t delta = load32(frame.start + TIMESTAMP_DELTA_AT);
+        good = share(&origin, batch->origin_timestamp + delta)
+               && make_row(fields, fill->objects.made, &frame, offset, &time, &origin);
+        fill->objects.made += good;
+    }
+    Py_XDECREF(time.number);
+    Py_XDECREF(origin.number);
+    return good;
+}
+
+/* Makes the objects of all messages wanted, or of those before a fault. No Python code runs. */
+static bool make_objects(const Query *query, PyObject *const fields[SPLIT_FIELDS], Fill *fill)
+{
+    Batch batch;
+    Fault ignored;
+    for (uint64_t position = 0; position < query->size; position += batch.length) {
+        uint64_t first, stop, made = fill->objects.made;
+        if (!open_stamped(query->data, position, query->size, false, &batch, &ignored))
+            return true;
+        select_frames(&batch, query->offset_min, query->offset_max, &first, &stop);
+        if (first == stop)
+            continue;
+        if (stop - first > fill->plan.rows - made)
+            return true;
+        if (!make_rows(query, &batch, first, stop, fields, fill))
+            return false;
+        if (fill->objects.made - made < stop - first)
+            return true;
+    }
+    return true;
+}
+
+static PyObject *split_from(PyObject *module, const Query *query)
+{
+    Fill fill = {.rows = {.rows = 0}, .objects = {.made = 0}};
+    if (!plan_within(module, query, &fill.plan))
+        return NULL;
+    State *state = PyModule_GetState(module);
+    PyObject *fields[SPLIT_FIELDS] = {NULL};
+    PyObject *result = NULL;
+    if (new_split(fields, &fill) && make_objects(query, fields, &fill)
+        && fill_unlocked(module, query, &fill))
+        result = pack_fields(state->split_type, fields, SPLIT_FIELDS);
+    for (int field = 0; field < SPLIT_FIELDS; field++)
+        Py_XDECREF(fields[field]);
+    return result;
+}
+
+static PyObject *split_with(PyObject *module, PyObject *const *arguments, Py_ssize_t count,
+                            bool avx2)
+{
+    Py_buffer view;
+    if (!parse_count("split", count, 3)
+        || PyObject_GetBuffer(arguments[0], &view, PyBUF_SIMPLE) < 0)
+        return NULL;
+    Query query = {
+        .data = view.buf, .size = (uint64_t)view.len, .check = true, .split = true, .avx2 = avx2};
+    PyObject *result = NULL;
+    if (parse_u64(arguments[1], "offset_min", &query.offset_min)
+        && parse_u64(arguments[2], "offset_max", &query.offset_max))
+        result = split_from(module, &query);
+    PyBuffer_Release(&view);
+    return result;
+}
+
+PyDoc_STRVAR(split_doc,
+"split(batches, offset_min, offset_max, /)\n--\n\n"
+"Return the messages of a range of offsets, each value as an object of its own.");
+
+static PyObject *py_split(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    return split_with(module, arguments, count, has_avx2);
+}
+
+PyDoc_STRVAR(split_scalar_doc,
+"split_scalar(batches, offset_min, offset_max, /)\n--\n\n"
+"The same as on machines without AVX2. For tests.");
+
+static PyObject *py_split_scalar(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    return split_with(module, arguments, count, false);
 }
 
 /* ------------------------------------------------------------------------------------ cut -- */
@@ -2580,6 +2845,8 @@ static PyMethodDef methods[] = {
     FAST(columns),
     FAST(columns_scalar),
     FAST(cut),
+    FAST(split),
+    FAST(split_scalar),
     ONE(xxh3_64),
     ONE(xxh3_64_scalar),
     ONE(hash_frames),
@@ -2627,7 +2894,8 @@ static int load_module(PyObject *module)
     State *state = PyModule_GetState(module);
     state->batch_error = import_name("headrace.kernel.errors", "BatchError");
     state->columns_type = import_name("headrace.kernel.layout", "Columns");
-    if (state->batch_error == NULL || state->columns_type == NULL)
+    state->split_type = import_name("headrace.kernel.layout", "Split");
+    if (state->batch_error == NULL || state->columns_type == NULL || state->split_type == NULL)
         return -1;
     return add_types(module, state) < 0 ? -1 : add_constants(module);
 }
@@ -2637,6 +2905,7 @@ static int traverse_module(PyObject *module, visitproc visit, void *arg)
     State *state = PyModule_GetState(module);
     Py_VISIT(state->batch_error);
     Py_VISIT(state->columns_type);
+    Py_VISIT(state->split_type);
     Py_VISIT(state->frames_type);
     Py_VISIT(state->receipt_type);
     return 0;
@@ -2647,6 +2916,7 @@ static int clear_module(PyObject *module)
     State *state = PyModule_GetState(module);
     Py_CLEAR(state->batch_error);
     Py_CLEAR(state->columns_type);
+    Py_CLEAR(state->split_type);
     Py_CLEAR(state->frames_type);
     Py_CLEAR(state->receipt_type);
     return 0;

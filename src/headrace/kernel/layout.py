@@ -79,3 +79,22 @@ class Columns(NamedTuple):
     """int32, messages_count + 1 of them, from 0."""
     headers: bytes
     """User headers as stored; empty for a message without."""
+
+
+class Split(NamedTuple):
+    """Messages taken apart: each payload is an object of its own, copied once from its batch.
+
+    The lists have one entry for each message. Offsets and times are signed, as in `Columns`; equal
+    times that follow one another may be one object.
+    """
+
+    offsets: list[int]
+    timestamps: list[int]
+    """The append time of the batch, in microseconds."""
+    origin_timestamps: list[int]
+    """The creation time, in microseconds."""
+    ids: bytes
+    """16 bytes each, as stored: u128 little-endian."""
+    payloads: list[bytes]
+    headers: list[bytes]
+    """User headers as stored; empty for a message without."""

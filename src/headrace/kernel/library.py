@@ -19,6 +19,7 @@ FUNCTIONS = (
     "fold",
     "prove",
     "slice_batch",
+    "split",
     "verify",
     "xxh3_64",
 )

@@ -36,6 +36,7 @@ from headrace.kernel.layout import (
     USER_HEADERS_BYTES_MAX,
     USER_HEADERS_LENGTH_AT,
     Columns,
+    Split,
 )
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
 _U32_MAX = 2**32 - 1
 _U64_MAX = 2**64 - 1
+_I64_MAX = 2**63 - 1
 
 # partition_id, base_offset, base_timestamp, origin_timestamp, batch_length, checksum, count
 _HEADER = Struct("<QQQQQQI")
@@ -333,41 +335,43 @@ def columns(
         OverflowError: A number does not fit in 64 bits.
     """
     view = _view(batches)
-    offset_min = _u64("offset_min", offset_min)
-    offset_max = _u64("offset_max", offset_max)
-    touched = list(_touched(view, offset_min, offset_max))
-    size = sum(batch.spare for batch, _, _ in touched)
-    if size > COLUMN_BYTES_MAX:
-        raise ValueError(f"batches with {size} bytes of messages, limit {COLUMN_BYTES_MAX}")
-    offsets: list[int] = []
-    timestamps: list[int] = []
-    origins: list[int] = []
-    frames: list[_Frame] = []
-    for batch, first, stop in touched:
-        walked = _check(view, batch) if check else list(_walk(view, batch, stop, check=False))
-        selected = walked[first:stop]
-        start = batch.base_offset + batch.delta_first
-        offsets += range(start + first, start + stop)
-        timestamps += [batch.base_timestamp] * len(selected)
-        origins += [
-            (batch.origin_timestamp + timestamp_delta) & _U64_MAX
-            for _, _, timestamp_delta, _, _, _ in selected
-        ]
-        frames += selected
-    numbers = Struct(f"<{len(frames)}Q")
-    ids = [view[at + FRAME_ID_AT : at + OFFSET_DELTA_AT] for _, at, _, _, _, _ in frames]
-    payloads = [view[start:end] for _, _, _, start, end, _ in frames]
-    headers = [view[start:end] for _, _, _, _, start, end in frames]
+    rows = _read_rows(view, offset_min, offset_max, check=check)
+    numbers = Struct(f"<{len(rows.frames)}Q")
+    payloads = [view[start:end] for _, _, _, start, end, _ in rows.frames]
+    headers = [view[start:end] for _, _, _, _, start, end in rows.frames]
     return Columns(
-        messages_count=len(frames),
-        offsets=numbers.pack(*offsets),
-        timestamps=numbers.pack(*timestamps),
-        origin_timestamps=numbers.pack(*origins),
-        ids=b"".join(ids),
+        messages_count=len(rows.frames),
+        offsets=numbers.pack(*rows.offsets),
+        timestamps=numbers.pack(*rows.timestamps),
+        origin_timestamps=numbers.pack(*rows.origins),
+        ids=_ids(view, rows.frames),
         payload_offsets=_value_offsets(payloads),
         payloads=b"".join(payloads),
         header_offsets=_value_offsets(headers),
         headers=b"".join(headers),
+    )
+
+
+def split(batches: ReadableBuffer, offset_min: int, offset_max: int, /) -> Split:
+    """Return the messages with offset_min <= offset < offset_max, each value as its own object.
+
+    As `columns` with `check`, for who wants messages one by one: a payload is copied once, from its
+    batch into the object that is handed out.
+
+    Raises:
+        BatchError: A batch is damaged.
+        ValueError: The batches touched hold more than 2**31 - 1 bytes of messages.
+        OverflowError: A number does not fit in 64 bits.
+    """
+    view = _view(batches)
+    rows = _read_rows(view, offset_min, offset_max, check=True)
+    return Split(
+        offsets=_signed(rows.offsets),
+        timestamps=_signed(rows.timestamps),
+        origin_timestamps=_signed(rows.origins),
+        ids=_ids(view, rows.frames),
+        payloads=[bytes(view[start:end]) for _, _, _, start, end, _ in rows.frames],
+        headers=[bytes(view[start:end]) for _, _, _, _, start, end in rows.frames],
     )
 
 
@@ -536,6 +540,48 @@ def _touched(
         if first < stop:
             yield batch, first, stop
         position += batch.length
+
+
+class _Rows(NamedTuple):
+    """The frames in a range of offsets, and the numbers of each."""
+
+    offsets: list[int]
+    timestamps: list[int]
+    origins: list[int]
+    frames: list[_Frame]
+
+
+def _read_rows(view: memoryview, offset_min: int, offset_max: int, *, check: bool) -> _Rows:
+    offset_min = _u64("offset_min", offset_min)
+    offset_max = _u64("offset_max", offset_max)
+    touched = list(_touched(view, offset_min, offset_max))
+    size = sum(batch.spare for batch, _, _ in touched)
+    if size > COLUMN_BYTES_MAX:
+        raise ValueError(f"batches with {size} bytes of messages, limit {COLUMN_BYTES_MAX}")
+    rows = _Rows([], [], [], [])
+    for batch, first, stop in touched:
+        walked = _check(view, batch) if check else list(_walk(view, batch, stop, check=False))
+        selected = walked[first:stop]
+        start = batch.base_offset + batch.delta_first
+        rows.offsets.extend(range(start + first, start + stop))
+        rows.timestamps.extend([batch.base_timestamp] * len(selected))
+        rows.origins.extend(
+            (batch.origin_timestamp + timestamp_delta) & _U64_MAX
+            for _, _, timestamp_delta, _, _, _ in selected
+        )
+        rows.frames.extend(selected)
+    return rows
+
+
+def _ids(view: memoryview, frames: list[_Frame]) -> bytes:
+    return b"".join([view[at + FRAME_ID_AT : at + OFFSET_DELTA_AT] for _, at, _, _, _, _ in frames])
+
+
+def _signed(numbers: list[int]) -> list[int]:
+    """Return the numbers as signed ones of 64 bits, as columns have them."""
+    if not numbers or max(numbers) <= _I64_MAX:
+        return numbers
+    return [number - 2**64 if number > _I64_MAX else number for number in numbers]
 
 
 def _value_offsets(values: list[memoryview]) -> bytes:

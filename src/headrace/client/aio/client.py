@@ -122,7 +122,13 @@ class AsyncClient(BaseClient, AsyncClosable):
             return await self.ask(wanted)
         if isinstance(wanted, Pause):
             await asyncio.sleep(wanted.seconds)
-        return None  # A task shares its loop with others: its reads are not sent ahead.
+            return None
+        self._check_process()
+        async with self._lock:
+            await drive_async(self._session.begin(wanted), self._link.carry_out)
+        # A loop may write at its next turn only, and the task that reads may not wait for long.
+        await asyncio.sleep(0)
+        return None
 
     # Streams, topics, partitions.
 
@@ -174,6 +180,8 @@ class AsyncClient(BaseClient, AsyncClosable):
     ping = awaiting(system.ping)
     get_stats = awaiting(system.get_stats)
     get_counters = awaiting(system.get_counters)
+    get_shards = awaiting(system.get_shards)
+    get_reconcile = awaiting(system.get_reconcile)
     accept_time = awaiting(system.accept_time)
     get_snapshot = awaiting(system.get_snapshot)
     get_cluster = awaiting(system.get_cluster)

@@ -1,7 +1,7 @@
 """A consumer for `async for`."""
 
 from collections.abc import AsyncIterator, Callable
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from headrace.client.base_client import AsyncCaller
 from headrace.client.closing import AsyncClosable
@@ -34,6 +34,7 @@ class AsyncConsumer(AsyncIterator[Message], AsyncClosable):
         self._on_close = on_close
         self._is_closed = False
         self._quick = reader.quick or PollBuffer({})  # or one that stays empty
+        self._take: Callable[[], Message | None] = reader.take
 
     @property
     def lost_count(self) -> int:
@@ -43,7 +44,9 @@ class AsyncConsumer(AsyncIterator[Message], AsyncClosable):
     async def __anext__(self) -> Message:
         for message in self._quick.left:
             return message
-        taken = await self._next(self._reader.take)
+        taken = self._take()
+        if taken is None:
+            taken = await self._wait(self._take)
         if taken is None:
             raise StopAsyncIteration
         return taken
@@ -53,8 +56,15 @@ class AsyncConsumer(AsyncIterator[Message], AsyncClosable):
 
         A batch counts as processed when the next one is requested.
         """
-        while (messages := await self._next(self._reader.take_batch)) is not None:
+        take = self._reader.take_batch
+        while not self._is_closed:
+            messages = take()
+            if messages is None:
+                messages = await self._wait(take)
+            if messages is None:
+                return
             yield messages
+        self._refuse()
 
     async def commit(self, message: Message | None = None) -> None:
         """Store the offsets of all messages handed out so far, or that of the given message.
@@ -76,19 +86,22 @@ class AsyncConsumer(AsyncIterator[Message], AsyncClosable):
             return
         self._is_closed = True
         self._quick = PollBuffer({})
+        self._take = self._refuse
         self._on_close(self)
         await self._client.follow(self._reader.end(is_clean=is_clean))
 
     async def _end(self, *, is_clean: bool) -> None:
         await self.close(is_clean=is_clean)
 
-    async def _next(self, take: Callable[[], R | None]) -> R | None:
-        """Return the next message or batch, or None if none came in time."""
-        while True:
+    async def _wait(self, take: Callable[[], R | None]) -> R | None:
+        """Poll and return the next message or batch, or None if none came in time."""
+        while await self._client.follow(self._reader.work()):
             if self._is_closed:
-                raise ClientClosed("the consumer is closed")
+                self._refuse()
             taken = take()
             if taken is not None:
                 return taken
-            if not await self._client.follow(self._reader.work()):
-                return None
+        return None
+
+    def _refuse(self) -> NoReturn:
+        raise ClientClosed("the consumer is closed")

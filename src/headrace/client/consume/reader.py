@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from enum import Enum, auto
 
-from headrace.client.calls.messages import poll_from
+from headrace.client.calls.messages import poll_apart, poll_from
 from headrace.client.calls.names import ANONYMOUS, TopicName
 from headrace.client.consume.assignment import Assignment
 from headrace.client.consume.buffer import PollBuffer
@@ -61,6 +61,7 @@ class Reader:
         self._done = self._positions.done
         self._buffer = PollBuffer(self._done)
         self._assignment = Assignment(topic, settings, self._positions, self._buffer, now)
+        self._takes_batches = False
         self._commit_at = 0.0  # when offsets are to be stored next
         self._is_committing = settings.commit != "manual"
         self._is_full: dict[int, bool] = {}  # by partition: whether the last poll was
@@ -91,6 +92,7 @@ class Reader:
 
     def take_batch(self) -> Messages | None:
         """Return all polled messages; they count as processed with the next call."""
+        self._takes_batches = True
         self._is_ahead_useful = False  # There is little to process for this client.
         self._buffer.finish()
         if self._is_committing and self._is_commit_due():
@@ -216,14 +218,11 @@ class Reader:
         return True
 
     def _make_poll(self, partition: int, strategy: Strategy) -> Call[Messages]:
-        return poll_from(
-            self._topic,
-            partition,
-            strategy,
-            who=self.settings.who,
-            count=self.settings.count,
-            offset_min=strategy.offset if isinstance(strategy, FromOffset) else 0,
-        )
+        topic, who, count = self._topic, self.settings.who, self.settings.count
+        if not self._takes_batches:
+            return poll_apart(topic, partition, strategy, who=who, count=count)
+        offset_min = strategy.offset if isinstance(strategy, FromOffset) else 0
+        return poll_from(topic, partition, strategy, who=who, count=count, offset_min=offset_min)
 
     # Polling ahead: the server reads while the user processes.
 

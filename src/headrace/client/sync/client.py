@@ -154,6 +154,8 @@ class Client(BaseClient, Closable):
     ping = blocking(system.ping)
     get_stats = blocking(system.get_stats)
     get_counters = blocking(system.get_counters)
+    get_shards = blocking(system.get_shards)
+    get_reconcile = blocking(system.get_reconcile)
     accept_time = blocking(system.accept_time)
     get_snapshot = blocking(system.get_snapshot)
     get_cluster = blocking(system.get_cluster)

@@ -1,7 +1,7 @@
 """A consumer to iterate over: it blocks until the next message arrives."""
 
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from headrace.client.base_client import BlockingCaller
 from headrace.client.closing import Closable
@@ -40,6 +40,7 @@ class Consumer(Iterator[Message], Closable):
         self._on_close = on_close
         self._is_closed = False
         self._quick = reader.quick or PollBuffer({})  # or one that stays empty
+        self._take: Callable[[], Message | None] = reader.take
 
     @property
     def lost_count(self) -> int:
@@ -49,7 +50,9 @@ class Consumer(Iterator[Message], Closable):
     def __next__(self) -> Message:
         for message in self._quick.left:
             return message
-        taken = self._next(self._reader.take)
+        taken = self._take()
+        if taken is None:
+            taken = self._wait(self._take)
         if taken is None:
             raise StopIteration
         return taken
@@ -59,8 +62,15 @@ class Consumer(Iterator[Message], Closable):
 
         A batch counts as processed when the next one is requested.
         """
-        while (messages := self._next(self._reader.take_batch)) is not None:
+        take = self._reader.take_batch
+        while not self._is_closed:
+            messages = take()
+            if messages is None:
+                messages = self._wait(take)
+            if messages is None:
+                return
             yield messages
+        self._refuse()
 
     def commit(self, message: Message | None = None) -> None:
         """Store the offsets of all messages handed out so far, or that of the given message.
@@ -82,19 +92,22 @@ class Consumer(Iterator[Message], Closable):
             return
         self._is_closed = True
         self._quick = PollBuffer({})
+        self._take = self._refuse
         self._on_close(self)
         self._client.follow(self._reader.end(is_clean=is_clean))
 
     def _end(self, *, is_clean: bool) -> None:
         self.close(is_clean=is_clean)
 
-    def _next(self, take: Callable[[], R | None]) -> R | None:
-        """Return the next message or batch, or None if none came in time."""
-        while True:
+    def _wait(self, take: Callable[[], R | None]) -> R | None:
+        """Poll and return the next message or batch, or None if none came in time."""
+        while self._client.follow(self._reader.work()):
             if self._is_closed:
-                raise ClientClosed("the consumer is closed")
+                self._refuse()
             taken = take()
             if taken is not None:
                 return taken
-            if not self._client.follow(self._reader.work()):
-                return None
+        return None
+
+    def _refuse(self) -> NoReturn:
+        raise ClientClosed("the consumer is closed")
