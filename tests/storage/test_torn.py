@@ -3,10 +3,13 @@
 import pytest
 
 from headrace.ports.recovered import ViewState
-from headrace.storage.store import Opened
+from headrace.storage.store import Opened, Store
 from tests.storage.fake_disk import FakeDisk, sectors
-from tests.storage.samples import config, opened, prepare, started
+from tests.storage.samples import FILE_BYTES, config, opened, prepare, started
 from tests.storage.world import World
+
+Unsynced = tuple[str, int, bytes]  # file, position, data
+RECORD_BYTES = 1344  # of one with a body of 600 bytes
 
 
 def image(*, replica_count: int = 3) -> tuple[dict[str, bytes], list[tuple[int, bytes]]]:
@@ -184,3 +187,51 @@ def run_steps(world: World, limit: int) -> int:
                 return done
         world.tick()
     return done
+
+
+def write(store: Store, disk: FakeDisk, op: int, *, sync: bool) -> int:
+    """Write one op; return the position behind its record."""
+    store.stage_prepare(*prepare(1, op, b"x" * 600))
+    store.flush(sync=sync)
+    while disk.step(store, may_sync=sync):
+        pass
+    return disk.last[1] + RECORD_BYTES
+
+
+def unsynced_across_files() -> tuple[dict[str, bytes], list[Unsynced]]:
+    """Return the files before two last writes, of which the second begins the next file."""
+    store, disk = started(config())
+    end = op = 0
+    while end + 2 * RECORD_BYTES <= FILE_BYTES:
+        op += 1
+        end = write(store, disk, op, sync=True)
+    before = disk.files()
+    write(store, disk, op + 1, sync=False)
+    write(store, disk, op + 2, sync=False)
+    assert [name for name, _, _ in disk.unsynced] == ["journal.0", "journal.1"]
+    return before, list(disk.unsynced)
+
+
+def test_all_that_is_torn_is_kept_though_it_lies_in_two_files() -> None:
+    files, writes = unsynced_across_files()
+    torn = {name: data[:300] for name, _, data in writes}
+    for name, position, _ in writes:
+        held = files[name]
+        files[name] = held[:position] + torn[name] + held[position + 300 :]
+    kept = {cut.file: cut for cut in opened(config(), files).quarantine}
+    assert list(kept) == ["journal.0", "journal.1"]
+    for name, position, _ in writes:
+        assert (kept[name].position, kept[name].data) == (position, torn[name].rstrip(b"\0"))
+
+
+def test_a_torn_body_in_the_first_record_is_kept() -> None:
+    """A single replica ends its log before it, so at the tail itself."""
+    made = config(replica_count=1)
+    store, disk = started(made)
+    files = disk.files()
+    write(store, disk, 1, sync=False)
+    ((_, position, data),) = disk.unsynced
+    result = opened(made, put(files, position, data[:500]))
+    assert not result.groups
+    (cut,) = result.quarantine
+    assert (cut.file, cut.position, cut.data) == ("journal.0", position, data[:500].rstrip(b"\0"))

@@ -12,6 +12,7 @@ from headrace.sim.machine import AppendMachine
 from headrace.vsr.events import FrameReceived
 from headrace.vsr.timeouts import Timer
 from headrace.vsr.transfer_session import COMMIT_HEADER
+from headrace.wire.errors import CorruptError
 from headrace.wire.numbers import FrameKind
 from headrace.wire.replica.decode import decode_replica
 from headrace.wire.replica.prepares import (
@@ -121,6 +122,27 @@ def test_a_log_that_does_not_follow_what_is_applied_begins_no_view() -> None:
     assert node.probes.counts["contradiction.announcement"] == 1
     assert node.replica.op == 2
     assert node.replica.view == 0
+
+
+def test_who_cannot_apply_a_committed_op_applies_nothing_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its state is not that of the others, whatever it may hear later."""
+    made = commands("cluster 3", "register 0 a", "deliver", "beat")
+    node = made.cluster.nodes[2]
+    assert node.replica.commit_min == 1
+
+    def refuse(header: PrepareHeader, body: Buffer) -> bytes:
+        raise CorruptError("an op that no primary orders")
+
+    with monkeypatch.context() as spoilt:
+        spoilt.setattr(node.replica.state.machine, "apply", refuse)
+        for line in ("request 0 a 1 apple", "deliver", "beat"):
+            made.run(line)
+    for line in ("request 0 a 2 pear", "deliver", "beat"):
+        made.run(line)
+    assert node.probes.counts["contradiction.op"] == 1
+    assert [each.replica.commit_min for each in made.cluster.nodes] == [3, 3, 1]
 
 
 def test_an_op_that_the_next_one_does_not_name_is_not_voted_for() -> None:

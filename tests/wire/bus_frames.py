@@ -45,9 +45,8 @@ LAWFUL: dict[int, tuple[dict[str, int], bytes]] = {
     FrameKind.FEED_IMAGE: ({"op": 7, "commit": 9, "offset": 10, "total": 15}, b"piece"),
     FrameKind.FEED_ASK: ({"op": 6, "commit": 7, "number": 1, "has_image": 1, "is_lacking": 1}, b""),
     FrameKind.FEED_POINT: ({"commit": 7, "number": 1}, b""),
-    FrameKind.GATHER: ({"number": 4, "subject": Subject.CLIENTS}, b""),
-    FrameKind.GATHERED: ({"number": 4, "subject": Subject.CLIENTS}, b"answer"),
-    FrameKind.LOADED: ({"commit": 7}, b""),
+    FrameKind.GATHER: ({"number": 4, "subject": Subject.SIZES, "commit": 7}, b""),
+    FrameKind.GATHERED: ({"number": 4, "subject": Subject.SIZES}, b"answer"),
 }
 
 

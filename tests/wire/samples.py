@@ -11,8 +11,10 @@ from headrace.wire.commands import (
     holders,
     internal,
     messages,
+    reconcile,
     segments,
     session,
+    shards,
     streams,
     system,
     tokens,
@@ -144,6 +146,47 @@ PLAN = segments.SegmentPlan(
 )
 
 # By command code: what is asked, and what is answered.
+SHARD = shards.ShardStatus(
+    shard=0,
+    process_id=4711,
+    cpus=(0, 3),
+    cpu_usage=12.5,
+    memory_bytes=1 << 33,
+    threads_count=5,
+    read_bytes=1,
+    written_bytes=2,
+    partitions_count=3,
+    segments_count=4,
+    messages_count=5,
+    messages_bytes=6,
+    connections_count=7,
+    commit=76,
+    image_age_micros=8,
+    journal_used_bytes=9,
+    journal_bytes=1 << 30,
+    lanes=(shards.Lane(1, 2, 3, 4), shards.Lane(2, 0, 0, 0)),
+    drops=(shards.FrameDrops("gather", "full", 5),),
+)
+RECONCILED = reconcile.ShardReconcile(
+    shard=0,
+    revision=9,
+    passed_revision=8,
+    wanted=7,
+    actual=6,
+    routed=5,
+    staged=4,
+    doubted=3,
+    parked=2,
+    is_passing=True,
+    tombstoned_count=1001,
+    failures_count=1,
+    tombstoned=(reconcile.Tombstone("stream 0 topic 1 partition 2", 5, "fenced"),),
+    failures=(
+        reconcile.ReconcileFailure(
+            "stream 0 topic 1 partition 3", "delete", 11, 60_000_000, "read-only"
+        ),
+    ),
+)
 SAMPLES: dict[int, tuple[Any, Any]] = {
     1: (None, None),
     10: (None, STATS),
@@ -237,9 +280,11 @@ SAMPLES: dict[int, tuple[Any, Any]] = {
         PLAN,
     ),
     90_002: (
-        None,
-        counters.NodeCounters("dev", (counters.Counter("frame.refused", 1 << 40),)),
+        counters.GetCounters(3),
+        counters.NodeCounters("dev", (counters.Counter("frame.refused", 1 << 40),), (1, 2)),
     ),
+    90_003: (None, shards.NodeShards(3, 77, (SHARD,), (1, 2))),
+    90_004: (None, reconcile.NodeReconcile(9, (RECONCILED,), (1,))),
     90_007: (None, clock.AcceptedTime(before=1_700_000_000_000_000, after=2_000_000_000_000_000)),
     90_008: (
         holders.GetHolders("shop", "orders"),
@@ -255,6 +300,7 @@ SAMPLES: dict[int, tuple[Any, Any]] = {
                     held_bytes=1 << 40,
                 ),
             ),
+            (3,),
         ),
     ),
 }

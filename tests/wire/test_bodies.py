@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.wire.bus.feed import Subject
+from headrace.wire.bus.gathered import ANSWERS, QUESTIONS
 from headrace.wire.codec import Codec, Record, decode, encode
 from headrace.wire.commands import internal
 from headrace.wire.commands.table import COMMANDS
@@ -22,6 +24,8 @@ BODIES: dict[str, Codec[Any]] = {
     **{f"{code} {command.name} request": command.request for code, command in COMMANDS.items()},
     **{f"{code} {command.name} reply": command.reply for code, command in COMMANDS.items()},
     **{f"internal {name}": codec for name, codec in INTERNAL.items() if not name.startswith("_")},
+    **{f"question {Subject(subject).name}": codec for subject, codec in QUESTIONS.items()},
+    **{f"answer {Subject(subject).name}": codec for subject, codec in ANSWERS.items()},
     "permissions": PERMISSIONS,
 }
 every_body = pytest.mark.parametrize("name", BODIES)

@@ -137,11 +137,12 @@ def test_any_bytes_are_refused_or_valid(data: bytes, kind: int) -> None:
         (FrameKind.FEED_ASK, {"op": 8}, "op <= commit"),
         (FrameKind.FEED_POINT, {"commit": OP_MAX + 1}, "in range"),
         (FrameKind.GATHER, {"subject": 0}, "subject"),
+        (FrameKind.GATHER, {"subject": 1}, "subject"),
+        (FrameKind.GATHER, {"commit": OP_MAX + 1}, "in range"),
         (FrameKind.GATHERED, {"number": 0}, "number"),
-        (FrameKind.LOADED, {"commit": OP_MAX + 1}, "in range"),
-        (FrameKind.LOADED, {"checksum": 1}, "no checksum"),
-        (FrameKind.LOADED, {"release": 1}, "release"),
-        (FrameKind.LOADED, {"replica": 6}, "replica"),
+        (FrameKind.FEED_POINT, {"checksum": 1}, "no checksum"),
+        (FrameKind.FEED_POINT, {"release": 1}, "release"),
+        (FrameKind.FEED_POINT, {"replica": 6}, "replica"),
     ],
 )
 def test_a_broken_rule_is_named(kind: int, changed: dict[str, Any], text: str) -> None:

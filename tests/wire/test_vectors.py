@@ -501,6 +501,8 @@ def test_the_request_says_what_was_asked(name: str) -> None:
 WITHOUT_VECTOR = {
     90_001: "of our own: the released SDK does not know it",
     90_002: "of our own: the released SDK does not know it",
+    90_003: "of our own: the released SDK does not know it",
+    90_004: "of our own: the released SDK does not know it",
     90_007: "of our own: the released SDK does not know it",
     90_008: "of our own: the released SDK does not know it",
 }

@@ -53,10 +53,13 @@ class BusFrames(msgspec.Struct, frozen=True):
     """Frames of other members, each the sender and the whole frame, whose buffer is now the core's.
 
     Frames of one lane keep their order; after each frame of a main lane comes at most one of a
-    reply lane (SH-20). Sizes are within the bounds; all else is unchecked.
+    reply lane (SH-20). Sizes are within the bounds; all else is unchecked. `wall` is the wall clock
+    in microseconds, as for requests that arrive here: messages of one client are stamped in the
+    order in which it was answered, whatever shards have their partitions.
     """
 
     frames: tuple[tuple[int, Buffer], ...]
+    wall: int = 0
 
 
 class BusRefused(msgspec.Struct, frozen=True):

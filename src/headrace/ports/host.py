@@ -7,6 +7,15 @@ import msgspec
 from headrace.wire.numbers import SnapshotCompression, SnapshotType
 
 
+class LaneFacts(msgspec.Struct, frozen=True):
+    """What waits for one other member of the bus, in frames."""
+
+    member: int
+    main: int  # on the main lane
+    reply: int  # on the lane of replies
+    places: int  # of replies that are taken: requests to it that wait for one
+
+
 class HostFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Figures of the process and its machine; times in microseconds."""
 
@@ -27,6 +36,8 @@ class HostFacts(msgspec.Struct, frozen=True, kw_only=True):
     free_disk_space: int = 0
     total_disk_space: int = 0
     counters: tuple[tuple[str, int], ...] = ()  # of work outside the core
+    cpus: tuple[int, ...] = ()  # that the process is pinned to; none if it is not
+    lanes: tuple[LaneFacts, ...] = ()  # to the other members, if there are any
 
 
 class HostSampled(msgspec.Struct, frozen=True):
@@ -36,11 +47,15 @@ class HostSampled(msgspec.Struct, frozen=True):
 
 
 class MakeSnapshot(msgspec.Struct, frozen=True):
-    """Pack a diagnostic archive; answered by `SnapshotMade`."""
+    """Pack a diagnostic archive; answered by `SnapshotMade`.
+
+    `texts` are entries that the core has made, each with its name.
+    """
 
     token: int
     compression: SnapshotCompression
     types: tuple[SnapshotType, ...]
+    texts: tuple[tuple[str, str], ...] = ()
 
 
 class SnapshotMade(msgspec.Struct, frozen=True):
@@ -48,6 +63,13 @@ class SnapshotMade(msgspec.Struct, frozen=True):
 
     token: int
     data: bytes | None
+
+
+class NodeOpened(msgspec.Struct, frozen=True):
+    """All stores of all shards of the node know of this start: their groups may begin (DK16).
+
+    A shard that is alone is not told: it knows its stores.
+    """
 
 
 class StopWanted(msgspec.Struct, frozen=True):
@@ -63,4 +85,4 @@ class TurnBegun(msgspec.Struct, frozen=True):
 
 
 HostEffect: TypeAlias = MakeSnapshot | WantTurn
-HostEvent: TypeAlias = HostSampled | SnapshotMade | StopWanted | TurnBegun
+HostEvent: TypeAlias = HostSampled | SnapshotMade | NodeOpened | StopWanted | TurnBegun

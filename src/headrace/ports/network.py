@@ -53,6 +53,15 @@ class CloseConnection(msgspec.Struct, frozen=True):
     reason: str
 
 
+class ConnectionLeft(msgspec.Struct, frozen=True):
+    """A connection of another shard is gone: whoever counts those of the node forgets it.
+
+    `ConnectionTrusted` of such a connection tells whether it has logged in.
+    """
+
+    connection: int
+
+
 class ReadConnections(msgspec.Struct, frozen=True):
     """Stop reading requests from all connections, or go on; what has arrived is kept."""
 
@@ -77,6 +86,13 @@ class ConnectionClosed(msgspec.Struct, frozen=True):
     """A connection is closed, by either side; its number is not used again."""
 
     connection: int
+
+
+class CloseWanted(msgspec.Struct, frozen=True):
+    """A limit of the node wants a connection closed, wherever it lives."""
+
+    connection: int
+    reason: str
 
 
 class RequestsArrived(msgspec.Struct, frozen=True):
@@ -110,8 +126,20 @@ class Ticked(msgspec.Struct, frozen=True):
 
 
 NetworkEffect: TypeAlias = (
-    SendFrame | SendReply | SendToConnection | ConnectionTrusted | CloseConnection | ReadConnections
+    SendFrame
+    | SendReply
+    | SendToConnection
+    | ConnectionTrusted
+    | CloseConnection
+    | ConnectionLeft
+    | ReadConnections
 )
 NetworkEvent: TypeAlias = (
-    FramesArrived | ConnectionOpened | ConnectionClosed | RequestsArrived | RepliesWritten | Ticked
+    FramesArrived
+    | ConnectionOpened
+    | ConnectionClosed
+    | CloseWanted
+    | RequestsArrived
+    | RepliesWritten
+    | Ticked
 )

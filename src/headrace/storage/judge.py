@@ -363,7 +363,7 @@ class Judge:
                 start = record.head.position
                 stray = self._data(record.ordinal)[start : start + record.head.length]
                 cuts.append(Cut(journal_name(record.head.file), start, stray))
-        if len(cuts) == 1 and not data:
+        if len(cuts) == 1:  # A record that began the next file may be torn too.
             cuts += self._evidence(heads, ordinal + 1)
         return [cut for cut in cuts if cut.data]
 

@@ -348,6 +348,20 @@ class Store:
         return self._checkpointer.is_without_space or self._journal.is_starved
 
     @property
+    def journal_bytes(self) -> int:
+        """How many bytes the journal may take on the disk."""
+        ring = self._journal.ring
+        assert ring.admission_bytes < ring.files_count * ring.file_bytes, "some stays free"
+        return ring.files_count * ring.file_bytes
+
+    @property
+    def journal_used_bytes(self) -> int:
+        """How many bytes lie between the oldest entry that is kept and the newest."""
+        used = self._journal.ring.used_bytes
+        assert 0 <= used <= self.journal_bytes, "the journal is a ring of its files"
+        return used
+
+    @property
     def is_crowded(self) -> bool:
         """Whether little of the journal is left for new ops."""
         ring = self._journal.ring

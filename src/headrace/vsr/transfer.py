@@ -10,6 +10,7 @@ Artifacts that the receiver already has are not fetched again (O1.3).
 """
 
 from headrace.base.checksum import xxh3_64
+from headrace.base.ids import METADATA_GROUP
 from headrace.base.limits import HEADER_BYTES
 from headrace.ports.machine import Artifact, Piece
 from headrace.vsr.events import PieceRead, ReadPiece, TakeCheckpoint
@@ -149,6 +150,8 @@ def on_request_state_transfer(
         _offer(state, header.nonce)
     offer = state.offers.get(header.nonce)
     assert offer is None or offer.commit <= state.commit_min, "an offer is a state that was reached"
+    if offer is None:
+        _count_refusal(state)
     body = b"" if offer is None else offer.manifest
     state.send(
         sender,
@@ -167,6 +170,13 @@ def on_request_state_transfer(
         ),
         body,
     )
+
+
+def _count_refusal(state: State) -> None:
+    """Count that the state of a partition was not offered, or not taken (SH-19)."""
+    assert state.pull is None or state.primary != state.options.replica, "who leads offers"
+    if state.options.group != METADATA_GROUP:
+        state.probes.hit("partition_transfer_refusals_total")
 
 
 def _offer(state: State, nonce: int) -> None:
@@ -284,6 +294,7 @@ def _go_on(state: State) -> None:
         _install(state, pull.commit, pull.artifacts() or ())
     except (CorruptError, RemoteError):
         state.probes.hit("transfer.refused")
+        _count_refusal(state)
         state.move_transfer(Transfer.NONE)
         start_repair(state, state.primary)
 

@@ -51,7 +51,6 @@ class FrameKind(IntEnum):
     FEED_POINT = 49
     GATHER = 50
     GATHERED = 51
-    LOADED = 52
 
 
 class Operation(IntEnum):

@@ -132,6 +132,23 @@ def poll_from(
     )
 
 
+def poll_apart(
+    topic: TopicName, partition: int, strategy: Strategy, *, who: Consumer, count: int
+) -> Call[Messages]:
+    """Do the same as `poll_from`, for messages that are taken one by one: each is copied once.
+
+    There is none below the offset that the strategy names.
+    """
+    raw = poll_raw(topic, partition, strategy, who=who, count=count)
+    offset_min = strategy.offset if isinstance(strategy, FromOffset) else 0
+    return Call(
+        raw.command,
+        raw.body,
+        lambda payload: read_messages(raw.read(payload), offset_min=offset_min, is_split=True),
+        raw.asked,
+    )
+
+
 def poll(
     topic: TopicName,
     partition: int = 0,

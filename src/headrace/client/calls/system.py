@@ -6,7 +6,9 @@ from headrace.client.session.call import Call, make_call, make_get
 from headrace.wire.commands import clients, system
 from headrace.wire.commands.clients import Client, ClientDetails
 from headrace.wire.commands.clock import ACCEPT_TIME, AcceptedTime
-from headrace.wire.commands.counters import GET_COUNTERS, NodeCounters
+from headrace.wire.commands.counters import GET_COUNTERS, GetCounters, NodeCounters
+from headrace.wire.commands.reconcile import GET_RECONCILE, NodeReconcile
+from headrace.wire.commands.shards import GET_SHARDS, NodeShards
 from headrace.wire.commands.system import ClusterMetadata, OptionSpec, Stats
 from headrace.wire.errors import Code
 from headrace.wire.numbers import OptionsScope, SnapshotCompression, SnapshotType
@@ -29,13 +31,40 @@ def get_stats() -> Call[Stats]:
     return make_call(system.GET_STATS, None)
 
 
-def get_counters() -> Call[NodeCounters]:
+def get_counters(shard: int | None = None) -> Call[NodeCounters]:
     """Return every counter of the node, and how it was started; a command of Headrace only.
+
+    The counters of all shards are added up, or those of one are returned; `NotFound` if the node
+    has no such shard. `missing` are the shards that did not answer in time.
 
     >>> client.get_counters().profile
     'dev'
     """
-    return make_call(GET_COUNTERS, None)
+    if shard is None:
+        return make_call(GET_COUNTERS, None)
+    return make_call(GET_COUNTERS, GetCounters(shard), shard)
+
+
+def get_shards() -> Call[NodeShards]:
+    """Return the shards of the node; a command of Headrace only.
+
+    `missing` are the shards that did not answer in time.
+
+    >>> client.get_shards().shard_count
+    1
+    """
+    return make_call(GET_SHARDS, None)
+
+
+def get_reconcile() -> Call[NodeReconcile]:
+    """Return how far each shard is with opening and removing partitions; of Headrace only.
+
+    `missing` are the shards that did not answer in time.
+
+    >>> [shard.failures for shard in client.get_reconcile().shards]
+    [()]
+    """
+    return make_call(GET_RECONCILE, None)
 
 
 def accept_time() -> Call[AcceptedTime]:

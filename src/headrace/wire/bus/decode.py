@@ -18,13 +18,11 @@ from headrace.wire.bus.feed import (
     FEED_POINT,
     GATHER,
     GATHERED,
-    LOADED,
     FeedAskHeader,
     FeedImageHeader,
     FeedOpHeader,
     FeedPointHeader,
     GatherHeader,
-    LoadedHeader,
     Subject,
 )
 from headrace.wire.bus.forwarded import (
@@ -66,7 +64,6 @@ BusHeader: TypeAlias = (
     | FeedAskHeader
     | FeedPointHeader
     | GatherHeader
-    | LoadedHeader
 )
 
 BUS_LAYOUTS: Mapping[int, Layout[Any]] = {  # Headers differ by kind.
@@ -86,7 +83,6 @@ BUS_LAYOUTS: Mapping[int, Layout[Any]] = {  # Headers differ by kind.
         FEED_POINT,
         GATHER,
         GATHERED,
-        LOADED,
     )
 }
 # Kinds that travel with a descriptor, beside the lanes.
@@ -233,9 +229,11 @@ def _ask_rules(header: FeedAskHeader, frame: Data) -> str:
     return _no_body(frame)
 
 
-def _commit_rules(header: FeedPointHeader | LoadedHeader, frame: Data) -> str:
+def _point_rules(header: FeedPointHeader, frame: Data) -> str:
     if header.commit > OP_MAX:
         return "commit is in range"
+    if header.is_current > 1:
+        return "marks are 0 or 1"
     return _no_body(frame)
 
 
@@ -243,6 +241,8 @@ def _gather_rules(header: GatherHeader, frame: Data) -> str:
     del frame
     if header.subject not in _SUBJECTS:
         return "subject is known"
+    if header.commit > OP_MAX:
+        return "commit is in range"
     return "" if header.number else "number is not 0"
 
 
@@ -285,9 +285,8 @@ _RULES: Mapping[int, Callable[[Any, Data], str]] = {  # Headers differ by kind.
     FrameKind.FEED_OP: _op_rules,
     FrameKind.FEED_IMAGE: _image_rules,
     FrameKind.FEED_ASK: _ask_rules,
-    FrameKind.FEED_POINT: _commit_rules,
+    FrameKind.FEED_POINT: _point_rules,
     FrameKind.GATHER: _gather_rules,
     FrameKind.GATHERED: _gather_rules,
-    FrameKind.LOADED: _commit_rules,
 }
 assert _RULES.keys() == BUS_LAYOUTS.keys()

@@ -1,4 +1,4 @@
-"""Headers of the metadata feed, of questions to all shards, and of the start."""
+"""Headers of the metadata feed, and of questions to all shards."""
 
 from enum import IntEnum
 
@@ -7,12 +7,14 @@ from headrace.wire.numbers import FrameKind
 
 
 class Subject(IntEnum):
-    """What a question to all shards is about."""
+    """What a question to other shards is about; shard 0 knows all clients and asks for none."""
 
-    CLIENTS = 1
     SIZES = 2
     COUNTERS = 3
     RECONCILER = 4
+    SHARD = 5
+    HOLDERS = 6
+    SNAPSHOT = 7
 
 
 class FeedOpHeader(Header, frozen=True):
@@ -50,6 +52,7 @@ class FeedPointHeader(Header, frozen=True):
     commit: int = 0
     number: int = 0
     departures: int = 0  # the last departure taken
+    is_current: int = 0  # whether nobody can have decided more by then (O6.2)
 
 
 class GatherHeader(Header, frozen=True):
@@ -57,12 +60,7 @@ class GatherHeader(Header, frozen=True):
 
     number: int = 0
     subject: int = 0
-
-
-class LoadedHeader(Header, frozen=True):
-    """A shard has loaded its partitions, as of this commit of the metadata."""
-
-    commit: int = 0
+    commit: int = 0  # of the metadata that the answer must know; in an answer: that it knows
 
 
 FEED_OP = Layout(
@@ -97,11 +95,21 @@ FEED_POINT = Layout(
     number=(136, 8),
     departures=(144, 8),
     op=(152, 8),
+    is_current=(160, 1),
 )
 GATHER = Layout(
-    FrameKind.GATHER, GatherHeader, reserved_zero=True, number=(128, 8), subject=(136, 1)
+    FrameKind.GATHER,
+    GatherHeader,
+    reserved_zero=True,
+    number=(128, 8),
+    subject=(136, 1),
+    commit=(144, 8),
 )
 GATHERED = Layout(
-    FrameKind.GATHERED, GatherHeader, reserved_zero=True, number=(128, 8), subject=(136, 1)
+    FrameKind.GATHERED,
+    GatherHeader,
+    reserved_zero=True,
+    number=(128, 8),
+    subject=(136, 1),
+    commit=(144, 8),
 )
-LOADED = Layout(FrameKind.LOADED, LoadedHeader, reserved_zero=True, commit=(128, 8))

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from headrace.wire.codec import TEXT, U8, U32, U64, Counted, Enumerated, Record
+from headrace.wire.codec import TEXT, U8, U16, U32, U64, Counted, Enumerated, Record
 from headrace.wire.commands.command import Command
 from headrace.wire.identifiers import IDENTIFIER, Identifier
 from headrace.wire.numbers import ConsumerKind, Operation
@@ -32,33 +32,40 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TopicHolders(msgspec.Struct, frozen=True):
-    """Those that keep most, and how many there are in all."""
+    """Those that keep most, and how many there are in all.
+
+    `missing` are the shards that did not answer in time: of their partitions nothing is known.
+    """
 
     count: int
     holders: tuple[Holder, ...]
+    missing: tuple[int, ...] = ()
 
+
+TOPIC_HOLDERS = Record(
+    TopicHolders,
+    count=U32,
+    holders=Counted(
+        U32,
+        Record(
+            Holder,
+            partition_id=U32,
+            kind=Enumerated(U8, ConsumerKind),
+            id=U32,
+            name=TEXT,
+            stored_offset=U64,
+            held_bytes=U64,
+        ),
+    ),
+    missing=Counted(U16, U16),
+)
 
 GET_HOLDERS = Command(
     90_008,
     "get retention holders",
     Operation.NON_REPLICATED,
     Record(GetHolders, stream=IDENTIFIER, topic=IDENTIFIER),
-    Record(
-        TopicHolders,
-        count=U32,
-        holders=Counted(
-            U32,
-            Record(
-                Holder,
-                partition_id=U32,
-                kind=Enumerated(U8, ConsumerKind),
-                id=U32,
-                name=TEXT,
-                stored_offset=U64,
-                held_bytes=U64,
-            ),
-        ),
-    ),
+    TOPIC_HOLDERS,
 )
 
 COMMANDS = (GET_HOLDERS,)
