@@ -561,3 +561,15 @@ def test_a_closed_partition_gives_its_memory_back() -> None:
     machine.close()
     assert shared.tail_bytes == 0
     assert not shared.busy
+
+
+def test_what_another_primary_ordered_at_the_same_moment_is_behind_us() -> None:
+    """Its stamp tells nothing: offsets go on from what is applied."""
+    ours, theirs = Stage(), Stage()
+    ours.send(2)
+    theirs.apply(*ours.journal[0])
+    theirs.now = ours.now - 1000  # An op takes a millisecond.
+    theirs.send(3)
+    ours.apply(*theirs.journal[-1])
+    body = ours.machine.prepare(SEND, bytearray(producer_batch()), ours.now)
+    assert decode_batch_header(body).base_offset == 5

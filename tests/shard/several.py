@@ -18,7 +18,8 @@ from headrace.base.ids import (
 )
 from headrace.base.placement import Placement, owner_of
 from headrace.ports.bus import BusFrames, BusRefused, DropReason, ReleaseReply, SendToMember
-from headrace.ports.network import ConnectionClosed, ConnectionOpened
+from headrace.ports.host import NodeOpened
+from headrace.ports.network import ConnectionClosed, ConnectionLeft, ConnectionOpened
 from headrace.shard.bus.exchange import Exchange
 from headrace.shard.bus.image import MetadataImage
 from headrace.shard.consensus.plane import Plane
@@ -40,7 +41,8 @@ class Member(Whole):
     def __init__(self, node: "Several", shard: int, count: int, **settings: Any) -> None:
         self.several = node
         self.number = shard
-        self.is_fed = shard > 0
+        self.left: list[int] = []  # connections of other shards that are gone
+        self.is_fed = True  # It waits for the others: they open their stores, shard 0 feeds.
         super().__init__(placement=Placement(ShardId(shard), count), **settings)
 
     def _make(self, settings: ShardSettings, opened: list[Opened]) -> Any:
@@ -63,6 +65,9 @@ class Member(Whole):
             return self.several.send(self.number, effect)
         if isinstance(effect, ReleaseReply):
             return []
+        if isinstance(effect, ConnectionLeft):
+            self.left.append(effect.connection)
+            return []
         return super()._carry_out(effect)
 
 
@@ -77,10 +82,19 @@ class Several:
         self.held: set[tuple[int, int]] = set()  # lanes that deliver nothing for now
         self.full: set[tuple[int, int]] = set()  # lanes that take nothing
         self.frames: list[tuple[int, int, int]] = []  # sender, target, kind of all that were taken
+        self.wall = 0  # what the clock says when frames of other shards arrive; 0: it did not move
         self._connection = 0
         self.members: list[Member] = []
         for shard in range(count):
             self.members.append(Member(self, shard, count, **settings))
+        self.begin()
+
+    def begin(self) -> None:
+        """Tell all shards that all stores are open, as the supervisor does."""
+        for member in self.members:
+            assert member.shard.is_open
+            assert not member.shard.data_plane.has_begun
+            member.step(NodeOpened())
         self.settle()
 
     @property
@@ -110,7 +124,7 @@ class Several:
                 frames = tuple((sender, bytearray(frame)) for frame in lane)
                 lane.clear()
                 is_any = True
-                self.members[target].step(BusFrames(frames))
+                self.members[target].step(BusFrames(frames, self.wall))
         return is_any
 
     def settle(self, ticks: int = 30) -> None:
@@ -153,7 +167,7 @@ class Several:
             member.end(is_power_cut=is_power_cut)
         for member in self.members:
             member.start()
-        self.settle()
+        self.begin()
 
     @property
     def inbox(self) -> dict[int, list[bytes]]:

@@ -1,5 +1,7 @@
 """Whole shards side by side on disks that a scenario can cut, tear and damage."""
 
+from collections.abc import Iterable, Sequence
+
 from headrace.base.ids import METADATA_GROUP
 from headrace.base.limits import HEADER_BYTES
 from headrace.ports.disk import (
@@ -32,11 +34,24 @@ CLIENT = 7
 GROUPS = {"m": METADATA_GROUP, "p": 1, "q": 2}
 
 
+class Slowly:
+    """What lies outside of checkpoints, and is durable only when the test says so."""
+
+    is_without_space = False
+
+    def flush(self, groups: Sequence[int]) -> bool:
+        return False
+
+    def lacking(self) -> Iterable[int]:
+        return ()
+
+
 class Node:
     def __init__(self, number: int, count: int) -> None:
         self.number = number
         self.count = count
         self.starts = 0
+        self.boot_identity = 1  # of its machine; another one after a power cut
         self.shard: Plane | None = None
         self.disk = MemoryDisk(format_store(self.store_config(), 0))
 
@@ -48,7 +63,7 @@ class Node:
             journal_bytes_max=4 * 16_384,
             journal_files=4,
             record_bytes_max=8_192,
-            boot_identity=1,
+            boot_identity=self.boot_identity,
         )
 
 

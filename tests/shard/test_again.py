@@ -68,6 +68,25 @@ def test_a_token_that_was_under_way_is_not_mistaken_for_another() -> None:
     assert refused.value.code == Code.PERSONAL_ACCESS_TOKEN_ALREADY_EXISTS
 
 
+def test_a_token_that_is_asked_for_twice_at_once_is_told_once() -> None:
+    """Both questions get a secret of their own; only that of the first becomes the token."""
+    node = Whole()
+    anna = with_anna(node)
+    node.is_verifying = False
+    frame = anna.make_frame(tokens.CREATE_TOKEN, tokens.CreateToken("mine", 0), 7)
+    anna.post(frame)
+    anna.post(frame)
+    first, second = node.unverified
+    node.step(first)
+    token = tokens.CREATE_TOKEN.decode_reply(read_answer(anna.take())).token
+    node.step(second)
+    with pytest.raises(RefusedError) as refused:
+        read_answer(anna.take())
+    assert refused.value.code == Code.PERSONAL_ACCESS_TOKEN_ALREADY_EXISTS
+    node.is_verifying = True
+    Client(node, 501).login_by_token(token)
+
+
 @pytest.mark.parametrize("command", [messages.STORE_OFFSET, messages.DELETE_OFFSET])
 def test_an_offset_that_was_stored_is_told_to_its_former_owner(
     command: Command[Any, Any],

@@ -13,7 +13,7 @@ from headrace.wire.commands.streams import (
 )
 from headrace.wire.commands.topics import CREATE_TOPIC, CreateTopic
 from headrace.wire.errors import Code, RefusedError
-from headrace.wire.evictions import EvictedError
+from headrace.wire.evictions import EvictedError, EvictionReason
 from headrace.wire.numbers import Operation
 from headrace.wire.replies import REPLY, read_answer
 from tests.shard.whole import Client, Whole, hold
@@ -42,6 +42,25 @@ def test_an_eviction_answers_the_request_that_it_is_for(node: Whole, client: Cli
         read_answer(client.take())
     go_on()
     assert REPLY.decode(client.take()).request == first
+
+
+def test_what_is_on_its_way_for_another_client_is_no_matter_of_an_eviction(
+    node: Whole, client: Client
+) -> None:
+    """SE-9: who has nothing on its way logs in and asks again."""
+    other = node.client()
+    go_on = hold(node)
+    client.post(client.make_frame(CREATE_STREAM, CreateStream("first")))
+    for asking, reason in (
+        (other, EvictionReason.SESSION_TOO_LOW),
+        (client, EvictionReason.STALE_CLIENT),
+    ):
+        asking.session -= 1
+        asking.post(asking.make_frame(LOGOUT, None))
+        with pytest.raises(EvictedError) as evicted:
+            read_answer(asking.take())
+        assert evicted.value.reason == reason
+    go_on()
 
 
 def test_who_sends_to_a_partition_that_goes_is_told_at_once(node: Whole, client: Client) -> None:

@@ -28,6 +28,7 @@ def test_marks_of_all_parts_and_what_is_now() -> None:
     assert found["partitions.open"] == 2
     assert found["connections.open"] == 1
     assert found["requests.waiting"] == 0
+    assert found["requests.received"] == 5  # login, stream, topic, send, counters
     assert found["partitions.fenced_now"] == 0
     assert found["metadata.commit"] >= 3
     assert found["memory.tail_bytes"] > 0

@@ -15,7 +15,7 @@ from headrace.shard.front.connections import Connections
 from headrace.shard.front.credential import Credential, credential_of, holds
 from headrace.shard.front.refusals import Refusals
 from headrace.shard.turn import Turn
-from headrace.wire.commands import groups, messages, streams, topics, users
+from headrace.wire.commands import clients, groups, messages, streams, tokens, topics, users
 from headrace.wire.commands.command import Command
 from headrace.wire.errors import Code, RefusedError
 from headrace.wire.evictions import EvictedError, EvictionReason
@@ -24,7 +24,7 @@ from headrace.wire.options import make_options
 from tests.shard.test_not_done import told, with_anna
 from tests.shard.test_rare_orders import POLL
 from tests.shard.trio import STREAM, Trio
-from tests.shard.whole import Whole
+from tests.shard.whole import Client, Whole
 
 if TYPE_CHECKING:
     from headrace.shard.metadata import Metadata
@@ -176,3 +176,31 @@ def test_an_op_is_noted_by_the_node_of_its_client_alone() -> None:
     trio.tick(50)
     noted = [[each.event for each in node.audited] for node in trio.nodes]
     assert noted == [["delete_stream"], [], []]
+
+
+def test_a_client_is_found_by_the_number_that_the_list_shows() -> None:
+    root, anna = with_anna(Whole())
+    listed = {each.client_id: each for each in root.ask(clients.GET_CLIENTS)}
+    assert len(listed) == 2
+    for number in listed:
+        found = root.ask(clients.GET_CLIENT, clients.GetClient(number))
+        assert found.client.client_id == number
+    assert root.ask(clients.GET_CLIENT, clients.GetClient(max(listed) + 1)) is None
+    assert anna.ask(clients.GET_ME).client.client_id in listed
+
+
+def test_each_token_of_a_user_opens_a_session() -> None:
+    node = Whole()
+    _, anna = with_anna(node)
+    made = [anna.ask(tokens.CREATE_TOKEN, tokens.CreateToken(name, 0)) for name in ("one", "two")]
+    for number, each in enumerate(made):
+        client = Client(node, 700 + number)
+        client.login_by_token(each.token)
+        mine, theirs = (each.ask(clients.GET_ME).client for each in (client, anna))
+        assert mine.user_id == theirs.user_id
+
+
+def test_a_send_has_a_number() -> None:
+    _, anna = with_anna(Whole())
+    frame = anna.send_frame_of("s", "t", [b"one"], number=0)
+    assert told(anna.send_frame(frame)) == Code.INVALID_COMMAND

@@ -8,6 +8,7 @@ import pytest
 
 from headrace.base.ids import GroupId, ShardId
 from headrace.base.placement import Placement
+from headrace.ports.host import NodeOpened
 from headrace.ports.probes import Probes
 from headrace.ports.segments import PartitionsListed, RemovePartition, SegmentFile
 from headrace.shard.owned.failures import PAUSE_TICKS, PAUSE_TICKS_MAX, Cause, Failures, is_reported
@@ -298,7 +299,7 @@ def test_many_partitions_are_made_in_slices() -> None:
 
 
 def test_only_the_turn_applies_what_is_staged() -> None:
-    """RC-7 to RC-9: four kinds of changes, each of them harmless if it comes twice."""
+    """SH-1, SH-22, RC-7 to RC-9: four kinds of changes, each of them harmless if it comes twice."""
     node = Whole(placement=Placement(ShardId(0), 1))
     stored(node)
     partitions = partitions_of(node)
@@ -383,10 +384,17 @@ def test_files_of_other_shards_are_left_alone() -> None:
     assert marks(node, "partitions_reconcile_failures_total") == 1
 
 
+class Member(Whole):
+    """One shard of several that begins when it is told to."""
+
+    is_fed = True
+
+
 def test_partitions_of_other_shards_have_rows_alone() -> None:
     """SH-3, SH-16, RC-5, RC-6: routed when they are created, and no more when they are deleted."""
     placement = Placement(ShardId(0), 2)
-    node = Whole(placement=placement)
+    node = Member(placement=placement)
+    node.step(NodeOpened())
     client = node.client()
     client.ask(streams.CREATE_STREAM, streams.CreateStream("s"))
     create(client, partitions=16)

@@ -10,14 +10,16 @@ from headrace.base.ids import GroupId, Namespace, PartitionId, StreamId, TopicId
 from headrace.base.placement import owner_of
 from headrace.metadata.machine import MetadataMachine
 from headrace.ports.bus import BusFrames, DropReason, MemberLost, SendToMember
-from headrace.shard.bus.drops import Variant
 from headrace.shard.bus.exchange import MainExchange, PeerExchange
 from headrace.shard.bus.feed import FedMachine, Feed
 from headrace.shard.bus.numbered import Incoming
 from headrace.shard.consensus.clock import Clock
+from headrace.shard.drops import Variant
 from headrace.shard.turn import Turn
+from headrace.wire.batches import decode_batch_header
 from headrace.wire.bus.feed import FEED_OP
 from headrace.wire.commands import messages, streams, system, topics, users
+from headrace.wire.commands.counters import GET_COUNTERS, GetCounters
 from headrace.wire.commands.session import LOGOUT
 from headrace.wire.errors import Code, RefusedError
 from headrace.wire.evictions import EvictedError
@@ -67,6 +69,16 @@ def test_a_message_comes_back_whatever_shard_has_its_partition(home: int) -> Non
         sent = client.send("s", "t", [b"to %d" % partition], to=ToPartition(partition))
         assert sent.base_offset == 0
         assert b"to %d" % partition in bytes(poll(client, partition).batches)
+
+
+def test_a_message_that_crosses_is_stamped_when_it_arrives() -> None:
+    """Not at the last tick: messages of one client come in order, whatever shard stamps them."""
+    node = Several(2)
+    client = with_topic(node, 0)
+    to = node.partition_of(1)
+    node.wall = arrived = node.members[1].shard.clock.time.now + 1_234
+    client.send("s", "t", [b"on its way"], to=ToPartition(to))
+    assert decode_batch_header(poll(client, to).batches).base_timestamp == arrived
 
 
 def test_what_a_shard_does_not_know_is_refused_only_after_shard_0_was_asked() -> None:
@@ -131,7 +143,22 @@ def test_a_shard_whose_image_is_not_confirmed_serves_nothing_after_a_second() ->
     assert client.send("s", "t", [b"again"], to=to).base_offset == 1
 
 
+def test_a_shard_that_hangs_is_not_heard_of_by_shard_0() -> None:
+    """PR12: new connections have their home elsewhere then."""
+    node = Several(3)
+    node.settle(30)
+    assert node.main.shard.hears(1)
+    node.held.add((1, 0))
+    node.settle(130)
+    assert not node.main.shard.hears(1)
+    assert node.main.shard.hears(2)
+    node.held.clear()
+    node.settle()
+    assert node.main.shard.hears(1)
+
+
 def test_a_shard_that_missed_ops_gets_them_again() -> None:
+    """SH-2, O5.2: its image is the metadata of shard 0, op by op."""
     node = Several(2)
     client = with_topic(node, 0)
     node.full.add((0, 1))
@@ -146,6 +173,7 @@ def test_a_shard_that_missed_ops_gets_them_again() -> None:
 
 
 def test_a_login_on_another_shard_takes_the_session() -> None:
+    """SH-2: logins are all at shard 0, so it knows who came earlier, wherever."""
     node = Several(3)
     first = node.client(1, client=77)
     second = node.client(2, client=77)
@@ -232,10 +260,25 @@ def test_an_owner_whose_image_is_behind_waits_for_what_the_home_knows() -> None:
     assert sent.base_offset == 0
 
 
+def test_counters_are_read_in_a_turn_that_has_answered_others() -> None:
+    """SH-19: who was answered in this turn waits no more; its connection is there until its end."""
+    node = Several(2)
+    client = node.client(1)
+    frames = [
+        client.make_frame(streams.GET_STREAMS, None),
+        client.make_frame(GET_COUNTERS, GetCounters(0)),
+    ]
+    client.post(*frames)
+    node.settle()
+    assert streams.GET_STREAMS.decode_reply(read_answer(client.take())) == ()
+    counted = GET_COUNTERS.decode_reply(read_answer(client.take()))
+    assert {each.name: each.value for each in counted.counters}["requests.waiting"] == 0
+
+
 def test_what_no_member_sends_is_dropped_and_counted() -> None:
     node = Several(2)
     before = marks(node, 1)
-    frames = ((0, b"nonsense"), (0, bus_frame(FrameKind.LOADED)))
+    frames = ((0, b"nonsense"), (0, bus_frame(FrameKind.REPLICA_INBOUND_DONE)))
     node.members[1].step(BusFrames(frames))
     gained = marks(node, 1) - before
     assert (gained["bus.refused"], gained["bus.foreign"]) == (1, 1)

@@ -188,7 +188,7 @@ class Run:
             assert exchange.forwards._held == []
             assert member.shard.is_idle
             if isinstance(exchange, PeerExchange):
-                assert exchange._doubts._waiting == []
+                assert exchange._doubts.tickets() == []
             if not self.has_full_lanes:
                 assert list(exchange.drops.counts()) == []
         self._read_back()

@@ -10,6 +10,7 @@ from headrace.wire.identifiers import Consumer
 from headrace.wire.numbers import ConsumerKind, Operation
 from tests.shard.test_node import with_topic
 from tests.shard.test_not_done import send, told, with_anna
+from tests.shard.test_rare_orders import POLL
 from tests.shard.whole import Client, Whole
 
 if TYPE_CHECKING:
@@ -55,3 +56,14 @@ def test_a_write_on_its_way_is_told_its_outcome_before_its_token_ends_the_sessio
     node.tick()
     assert told(client.take()) is None
     assert node.closed == [(client.connection, ENDED)]
+
+
+def test_the_offset_of_a_poll_from_the_disk_is_stored_in_the_turn_that_answers_it() -> None:
+    """O3.6: nobody waits for a tick."""
+    node = Whole(tail_bytes_max=0)
+    _, anna = with_anna(node)
+    node.tick(100)
+    (replica,) = node.shard.data_plane.groups.values()
+    ordered = replica.op
+    assert anna.ask(messages.POLL_MESSAGES, POLL).messages_count == 1
+    assert replica.commit_min == replica.op == ordered + 1

@@ -1,25 +1,11 @@
 """Groups that wake while a checkpoint is taken keep all that the disk had of them."""
 
-from collections.abc import Iterable, Sequence
-
 from headrace.shard.consensus.plane import Plane
-from tests.shard.stage import GROUPS, Stage
+from tests.shard.stage import GROUPS, Slowly, Stage
 
 OPS = 16
 VALUE = bytes(1500)  # so many of them fill the journal as far as they may
 WATCHED = GROUPS["p"]
-
-
-class Slowly:
-    """What lies outside of checkpoints, and is durable only when the test says so."""
-
-    is_without_space = False
-
-    def flush(self, groups: Sequence[int]) -> bool:
-        return False
-
-    def lacking(self) -> Iterable[int]:
-        return ()
 
 
 def boot_slowly(stage: Stage, *, is_awake: bool) -> Plane:

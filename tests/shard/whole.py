@@ -25,10 +25,11 @@ from headrace.ports.disk import (
     OnStore,
     Synced,
 )
-from headrace.ports.host import MakeSnapshot, SnapshotMade, TurnBegun, WantTurn
+from headrace.ports.host import MakeSnapshot, NodeOpened, SnapshotMade, TurnBegun, WantTurn
 from headrace.ports.network import (
     CloseConnection,
     ConnectionClosed,
+    ConnectionLeft,
     ConnectionOpened,
     ConnectionTrusted,
     ReadConnections,
@@ -204,6 +205,9 @@ class Whole:
         self._run([], self.shard.start())
         self.tick()
         self.starts += 1
+        if self.shard.settings.placement.shard_count > 1 and not self.is_fed:
+            self.step(NodeOpened())  # The test is about one shard of several; the others are well.
+            self.tick()
         is_held = self.unanswered or not self.is_reading_segments
         is_waiting = is_held or self.replica_count > 1 or self.is_fed
         assert self.shard.is_ready or is_waiting
@@ -323,7 +327,7 @@ class Whole:
             case SendFrame():
                 assert self.replica_count > 1, "a single node has no peers"
                 self.sent.append(effect)
-            case SendToMember() | ReleaseReply():
+            case SendToMember() | ReleaseReply() | ConnectionLeft():
                 pass  # Nobody is there; `several` has a bus.
             case ConnectionTrusted():
                 self.trusted[effect.connection] = effect.is_trusted

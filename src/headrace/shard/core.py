@@ -16,7 +16,7 @@ from headrace.base.connection_numbers import home_of
 from headrace.base.ids import METADATA_GROUP, GroupId
 from headrace.base.placement import METADATA_SHARD
 from headrace.ports.disk import FromStore
-from headrace.ports.host import HostSampled, SnapshotMade, StopWanted, TurnBegun
+from headrace.ports.host import HostSampled, NodeOpened, SnapshotMade, StopWanted, TurnBegun
 from headrace.ports.network import (
     ConnectionClosed,
     ConnectionOpened,
@@ -45,15 +45,13 @@ from headrace.shard.front.connections import Connection
 from headrace.shard.front.front import Front
 from headrace.shard.metadata import Metadata
 from headrace.shard.owned.partitions import Partitions
+from headrace.shard.replica_frames import ReplicaFrames
 from headrace.shard.settings import ShardSettings
 from headrace.shard.timekeeper import Timekeeper
 from headrace.shard.turn import Turn
 from headrace.shard.watch import Watch
 from headrace.storage.store import Opened
 from headrace.wire.commands.system import ClusterMetadata
-from headrace.wire.errors import RemoteError
-from headrace.wire.replica.decode import decode_replica
-from headrace.wire.replica.heartbeats import NodeHeartbeatHeader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,6 +81,7 @@ class ShardCore:
         self.clock = turn.clock
         self._turn = turn
         self._metadata = metadata
+        self._is_node_open = settings.placement.shard_count == 1  # else it is told
         self.data_plane = plane = Plane(
             settings.data, data, outside=self, has_offsets=True, may_begin=self._may_begin
         )
@@ -92,9 +91,11 @@ class ShardCore:
         self._plane_of = {DATA_STORE: plane}
         if metadata_plane is not None:
             self._plane_of[METADATA_STORE] = metadata_plane
+        self.replica_frames = ReplicaFrames(settings.placement, self._plane_of, turn)
         self._timekeeper = Timekeeper(settings, metadata, self._planes, turn, propose)
         self.partitions = Partitions(settings, metadata, plane, turn, watch)
         self.front = Front(settings, metadata, plane, self.partitions, turn, lambda: self.probes)
+        self.front.reports.stores = tuple([each.store for each in self._planes])
         self._backpressure = Backpressure(turn)
         self._sweep_due = 0
         self._route: Callable[[Connection, Buffer], None]
@@ -107,7 +108,7 @@ class ShardCore:
             RequestsArrived: self._on_requests,
             FromStore: self._on_store,
             Ticked: self._on_ticked,
-            FramesArrived: self._on_frames,
+            FramesArrived: self.replica_frames.on_frames,
             ConnectionOpened: self._on_opened,
             ConnectionClosed: self._on_closed,
             RepliesWritten: self.front.polls.on_written,
@@ -121,6 +122,7 @@ class ShardCore:
             PartitionsListed: on_segment,
             HostSampled: self._on_host,
             SnapshotMade: self.front.node.on_snapshot,
+            NodeOpened: self._on_node_opened,
             StopWanted: self._on_stop,
             TurnBegun: lambda _: self.partitions.on_turn(),
         }
@@ -178,6 +180,7 @@ class ShardCore:
         for plane in self._planes:
             assert is_open or not plane.has_begun, "groups live once all stores know of it"
         assert METADATA_GROUP not in self.data_plane.groups, "metadata has its own store"
+        assert is_open <= self.is_open, "all stores of the node are open, so its own are"
         self._check_place()
         placement = self.settings.placement
         for group in self.data_plane.groups:
@@ -217,33 +220,17 @@ class ShardCore:
     def _on_requests(self, event: RequestsArrived) -> None:
         if event.wall:
             self._timekeeper.look(event.wall)
-        connections, route = self.front.connections.by_number, self._route
+        connections, route = self.front.connections, self._route
+        by_number = connections.by_number
         for number, frame in event.frames:
-            if number in connections:
-                route(connections[number], frame)
+            if number in by_number:
+                connections.requests_count += 1  # not a mark: that would be a call of every send
+                route(by_number[number], frame)
 
     def _on_store(self, event: FromStore) -> None:
         plane = self._plane_of[event.store]
         plane.inbox.is_awake = plane.is_stirred = True
         plane.on_event[type(event.event)](event.event)
-
-    def _on_frames(self, event: FramesArrived) -> None:
-        """Pass each frame to its plane: lives and heartbeats belong to one store."""
-        for sender, frame in event.frames:
-            try:
-                kind, header = decode_replica(frame)
-            except RemoteError:
-                self._turn.probes.hit("frame.refused")
-                continue
-            if isinstance(header, NodeHeartbeatHeader):
-                store = header.journal
-            else:
-                is_metadata = getattr(header, "group", METADATA_GROUP) == METADATA_GROUP
-                store = METADATA_STORE if is_metadata else DATA_STORE
-            if store in self._plane_of:
-                self._plane_of[store].take_frame(sender, kind, header, frame)
-            else:
-                self._turn.probes.hit("frame.foreign")
 
     def _on_opened(self, event: ConnectionOpened) -> None:
         connections = self.front.connections
@@ -260,6 +247,7 @@ class ShardCore:
         assert connection.number == event.connection, "it is found by its number"
         assert event.connection not in self.front.connections.guests, "a guest has no transport"
         self.front.answers.forget(event.connection)
+        self.partitions.parking.tidy()
         self._on_departed(connection)
 
     def _on_departed(self, connection: Connection) -> None:
@@ -267,7 +255,7 @@ class ShardCore:
         raise NotImplementedError
 
     def _on_host(self, event: HostSampled) -> None:
-        self.front.node.facts = event.facts
+        self.front.reports.facts = event.facts
 
     def _on_ticked(self, event: Ticked) -> None:
         told = self._timekeeper.tick(event)
@@ -275,6 +263,8 @@ class ShardCore:
         for plane in self._planes:
             plane.take(told)
         self.front.answers.expire(self._withdraw)
+        if self.partitions.parking.parked.count:
+            self.partitions.parking.tidy()
         self.partitions.tick()
         self._backpressure.regulate(is_full=self._is_full)
         if event.now >= self._sweep_due:
@@ -346,6 +336,19 @@ class ShardCore:
         """Return the partitions whose segments never got all that was flushed."""
         return self.partitions.flushes.lacking()
 
-    def _may_begin(self) -> bool:
-        """Whether all stores know of this start: else one would seem older than it is (DK16)."""
+    @property
+    def is_open(self) -> bool:
+        """Whether the stores of this shard know of this start."""
         return all(plane.store.is_open for plane in self._planes)
+
+    def _on_node_opened(self, _: NodeOpened) -> None:
+        assert self.is_open, "its own stores are among those of the node"
+        assert self.settings.placement.shard_count > 1, "who is alone needs not be told"
+        self._is_node_open = True
+
+    def _may_begin(self) -> bool:
+        """Whether all stores of the node know of this start.
+
+        Else one would seem older than it is (DK16).
+        """
+        return self._is_node_open and self.is_open

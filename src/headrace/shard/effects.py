@@ -9,6 +9,7 @@ from headrace.ports.disk import FromStore, OnStore
 from headrace.ports.host import HostEffect, HostEvent
 from headrace.ports.network import (
     CloseConnection,
+    ConnectionLeft,
     ConnectionTrusted,
     NetworkEvent,
     ReadConnections,
@@ -30,6 +31,7 @@ ShardEffect: TypeAlias = (
     | SendToConnection
     | ConnectionTrusted
     | CloseConnection
+    | ConnectionLeft
     | ReadConnections
     | BusEffect
 )

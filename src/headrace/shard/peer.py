@@ -17,6 +17,7 @@ from headrace.shard.bus.forwards import Forwards
 from headrace.shard.bus.guests import Guests
 from headrace.shard.bus.image import MetadataImage
 from headrace.shard.bus.remote_sessions import RemoteSessions
+from headrace.shard.bus.reporter import Reporter
 from headrace.shard.consensus.clock import Clock
 from headrace.shard.core import ShardCore
 from headrace.shard.delivery import PartitionDelivery
@@ -62,12 +63,16 @@ class PeerShard(ShardCore):
             placement.shard,
             forwards,
             guests,
+            Reporter(image, front.reports.by_subject, turn),
             turn,
             image=image,
             sessions=sessions,
             doubts=doubts,
             partitions=self.partitions,
         )
+        self._exchange.on_passed = self.replica_frames.on_passed
+        self._exchange.look = self._timekeeper.look
+        front.reports.age_ticks = image.age
         delivery = PartitionDelivery(image, front, sessions.release, turn.out)
         self._data_stages = DataStages(self.data_plane, self.partitions, front.polls, delivery)
         assert not self._on_event.keys() & self._exchange.on_event.keys(), "an event has one taker"

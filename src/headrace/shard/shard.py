@@ -16,10 +16,13 @@ from headrace.ports.credentials import (
     PasswordVerified,
     TokenMinted,
 )
+from headrace.ports.network import Ticked
 from headrace.shard.bus.exchange import MainExchange
 from headrace.shard.bus.feed import FedMachine, Feed
 from headrace.shard.bus.forwards import Forwards
+from headrace.shard.bus.gather import Gather
 from headrace.shard.bus.guests import Guests
+from headrace.shard.bus.reporter import Reporter
 from headrace.shard.config import METADATA_STORE
 from headrace.shard.consensus.clock import Clock
 from headrace.shard.core import ShardCore
@@ -93,19 +96,26 @@ class Shard(ShardCore):
         self._data_stages = DataStages(self.data_plane, self.partitions, front.polls, delivery)
         self._exchange: MainExchange | None = None
         if machine is not None and forwards is not None:
+            gather = Gather(shard_count, self.partitions.findings, turn)
+            gather.done = front.gather_by(gather)
             self._exchange = MainExchange(
                 forwards,
                 Guests(group, front.answers, turn, router.route_guest),
+                Reporter(group, front.reports.by_subject, turn),
                 turn,
                 feed=Feed(group, machine, shard_count, turn),
+                gather=gather,
                 connections=front.connections,
                 room=room,
                 route=router.route,
                 shard_count=shard_count,
             )
+            self._exchange.on_passed = self.replica_frames.on_passed
+            self._exchange.look = self._timekeeper.look
             forwards.release = room.disconnects.release
             front.purges.are_others_purged = self._exchange.feed.are_settled
             self._on_event |= self._exchange.on_event
+            self._on_event[Ticked] = self._on_ticked_of_several
         self._on_event |= self._login_handlers()
 
     def _login_handlers(self) -> "dict[type, Callable[[Any], None]]":
@@ -145,6 +155,18 @@ class Shard(ShardCore):
         effects = out[:]
         del out[:]
         return effects if self._exchange is None else self._exchange.end_turn(effects)
+
+    def _on_ticked_of_several(self, event: Ticked) -> None:
+        """As `_on_ticked`, which is all that a shard does that is alone."""
+        self._on_ticked(event)
+        assert self._exchange is not None
+        assert self.clock.now == event.now, "all parts have the tick of the shard"
+        self._exchange.gather.tick()
+
+    def hears(self, member: int) -> bool:
+        """Whether another shard of the node has been heard of in the last second."""
+        assert self._exchange is not None, "a shard that is alone hears of nobody"
+        return self._exchange.feed.hears(member)
 
     def _on_departed(self, connection: Connection) -> None:
         self._room.on_closed(connection)

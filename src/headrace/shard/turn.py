@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from headrace.ports.probes import Probes
 from headrace.shard.consensus.clock import Clock
+from headrace.shard.drops import Drops
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,14 +14,15 @@ if TYPE_CHECKING:
 
 
 class Turn:
-    """The time, the list of effects of this turn, marks, and numbers for what is answered later."""
+    """The time, the effects of this turn, marks, drops, and numbers for what is answered later."""
 
-    __slots__ = ("clock", "new_token", "out", "probes")
+    __slots__ = ("clock", "drops", "new_token", "out", "probes")
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.out: list[ShardEffect] = []
         self.probes = Probes()
+        self.drops = Drops()
         self.new_token: Callable[[], int] = count(1).__next__
 
 

@@ -43,7 +43,7 @@ class Doubts:
         self._image = image
         self._answers = answers
         self._turn = turn
-        self._waiting: list[_Doubted] = []
+        self._waiting: dict[int, _Doubted] = {}  # by number, in the order in which they came
         self._route: Callable[[Connection, Buffer], None]
 
     def begin(self, route: Callable[[Connection, Buffer], None]) -> None:
@@ -58,9 +58,9 @@ class Doubts:
         number = self._turn.new_token()
         ticket = self._answers.wait(connection.number, without_marks(header))
         assert not self._image.is_current, "what is judged by what shard 0 knows is in no doubt"
-        newest = self._waiting[-1] if self._waiting else None
+        newest = next(reversed(self._waiting.values()), None)
         assert newest is None or (newest.number, newest.ticket) < (number, ticket), "in order"
-        self._waiting.append(_Doubted(number, ticket, frame))
+        self._waiting[number] = _Doubted(number, ticket, frame)
         self._ask(number)
         return True
 
@@ -70,22 +70,38 @@ class Doubts:
         header = FeedAskHeader(op=image.last_op, commit=image.commit, number=number)
         self._turn.out.append(SendToMember(METADATA_SHARD, (FEED_ASK.encode(header),)))
 
-    def on_point(self, number: int, commit: int) -> None:
-        """Take what shard 0 had committed when it was asked under a number."""
+    def on_point(self, number: int, commit: int, *, is_current: bool) -> None:
+        """Take what shard 0 had committed when it was asked under a number.
+
+        Where another node may have decided more by then, nobody here may refuse for good (O6.2).
+        """
         assert commit < _UNKNOWN, "a commit is the number of an op"
-        for doubted in self._waiting:
-            if doubted.number == number:
-                doubted.commit = min(doubted.commit, commit)  # It may have been asked twice.
+        doubted = self._waiting.get(number)
+        if doubted is None:
+            return
+        assert doubted.number == number, "a request is found by the number that it asked under"
+        if is_current:
+            doubted.commit = min(doubted.commit, commit)  # It may have been asked twice.
+            return
+        self._turn.probes.hit("doubts.not_current")
+        del self._waiting[number]
+        self._answers.refuse_waiting(doubted.ticket, Code.TRANSIENT_NOT_ACCEPTED)
+
+    def _forget_answered(self) -> None:
+        gone = [n for n, each in self._waiting.items() if not self._answers.is_waiting(each.ticket)]
+        for number in gone:
+            del self._waiting[number]
+        assert len(self.tickets()) == len(self._waiting), "all that are left are waited for"
 
     def go_on(self) -> None:
         """Judge again what the image is current for."""
         commit = self._image.commit
-        ready = [each for each in self._waiting if each.commit <= commit]
+        ready = [each for each in self._waiting.values() if each.commit <= commit]
         if not ready:
             return
-        left = [each for each in self._waiting if each.commit > commit]
-        assert len(ready) + len(left) == len(self._waiting), "nobody is forgotten"
-        self._waiting = left
+        for each in ready:
+            del self._waiting[each.number]
+        left = len(self._waiting)
         assert not self._image.is_current, "it does not judge while it judges"
         self._image.is_current = True
         for each in ready:
@@ -95,32 +111,32 @@ class Doubts:
                 assert connection is not None, "who waits is connected"
                 self._route(connection, each.frame)
         self._image.is_current = False
-        assert self._waiting is left, "who is judged again is not doubted again"
+        assert len(self._waiting) == left, "who is judged again is not doubted again"
 
     def tick(self) -> None:
         """Forget those for whom nobody waits any more; ask again, as a lane may have dropped it."""
-        self._waiting = [each for each in self._waiting if self._answers.is_waiting(each.ticket)]
-        assert len(self.tickets()) == len(self._waiting), "all that are left are waited for"
-        for each in self._waiting:
+        self._forget_answered()
+        for each in self._waiting.values():
             if each.commit == _UNKNOWN:
                 self._ask(each.number)
 
     def tickets(self) -> list[int]:
         """Return the tickets of the requests that wait here."""
-        tickets = [each.ticket for each in self._waiting]
+        tickets = [each.ticket for each in self._waiting.values()]
         return [ticket for ticket in tickets if self._answers.is_waiting(ticket)]
 
     def check(self) -> None:
         """Assert that whoever can be judged is, and what waits is bounded."""
         commit = self._image.commit
-        for each in self._waiting:
+        for each in self._waiting.values():
             assert commit < each.commit <= _UNKNOWN, "what can be judged is judged"
             waiting = self._answers.get(each.ticket)
             if waiting is not None:
                 assert waiting.late == Code.TRANSIENT_NOT_ACCEPTED, "nothing is done for it yet"
                 assert waiting.header.ticket == 0, "no group has it"
-        tickets = [each.ticket for each in self._waiting]
+        tickets = [each.ticket for each in self._waiting.values()]
         assert tickets == sorted(dict.fromkeys(tickets)), "they are judged as they came"
-        numbers = [each.number for each in self._waiting]
-        assert numbers == sorted(dict.fromkeys(numbers)), "each asks under a number of its own"
+        numbers = [each.number for each in self._waiting.values()]
+        assert numbers == list(self._waiting), "each asks under a number of its own"
+        assert numbers == sorted(numbers), "they are judged as they came"
         assert len(self._waiting) <= _DOUBTS_MAX, "what waits is bounded"

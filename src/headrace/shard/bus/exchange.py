@@ -13,15 +13,23 @@ from headrace.base.connection_numbers import home_of
 from headrace.base.limits import HEADER_BYTES
 from headrace.base.placement import METADATA_SHARD
 from headrace.ports.bus import BusFrames, BusRefused, FrameLost, MemberLost, SendToMember
-from headrace.ports.network import Buffer, CloseConnection, ConnectionTrusted, SendToConnection
+from headrace.ports.network import (
+    Buffer,
+    CloseConnection,
+    CloseWanted,
+    ConnectionLeft,
+    ConnectionTrusted,
+    SendToConnection,
+)
 from headrace.shard.bus.doubts import Doubts
-from headrace.shard.bus.drops import Drops
 from headrace.shard.bus.feed import Feed
 from headrace.shard.bus.forwards import Forwards
+from headrace.shard.bus.gather import Gather
 from headrace.shard.bus.guests import Guests
 from headrace.shard.bus.homes import Homes
 from headrace.shard.bus.image import MetadataImage
 from headrace.shard.bus.remote_sessions import RemoteSessions
+from headrace.shard.bus.reporter import Reporter
 from headrace.shard.effects import ShardEffect
 from headrace.shard.front.connections import Connection, Connections
 from headrace.shard.logins.room import LoginRoom
@@ -38,7 +46,9 @@ from headrace.wire.bus.feed import (
 from headrace.wire.bus.forwarded import ForwardedReplyHeader, ForwardedRequestHeader
 from headrace.wire.bus.handover import ConnectionGoneHeader, ConnectionOrderHeader
 from headrace.wire.errors import CorruptError, RemoteError
+from headrace.wire.layout import KIND_OFFSET
 from headrace.wire.numbers import FrameKind, Operation
+from headrace.wire.replica.kinds import LAYOUTS
 from headrace.wire.replica.prepares import PREPARE
 
 ASK_TICKS = 10
@@ -56,15 +66,21 @@ Handler: TypeAlias = Callable[[int, Any, Buffer], None]
 class Exchange:
     """What both kinds do."""
 
-    def __init__(self, shard: int, forwards: Forwards, guests: Guests, turn: Turn) -> None:
+    def __init__(
+        self, shard: int, forwards: Forwards, guests: Guests, reporter: Reporter, turn: Turn
+    ) -> None:
         self._shard = shard
         self.forwards = forwards
         self.guests = guests
+        self._reporter = reporter
         self._turn = turn
-        self.drops = Drops()
+        self.drops = turn.drops
+        self.on_passed: Callable[[Buffer], None]  # takes frames of replicas; a shard sets it
+        self.look: Callable[[int], None]  # takes what the wall clock says; a shard sets it
         self._on_kind: dict[int, Handler] = {
             FrameKind.FORWARDED_REQUEST: self._on_request,
             FrameKind.FORWARDED_REPLY: self._on_reply,
+            FrameKind.GATHER: reporter.on_question,
         }
         self.on_event: dict[type, Callable[[Any], None]] = {
             BusFrames: self._on_frames,
@@ -74,8 +90,13 @@ class Exchange:
         }
 
     def _on_frames(self, event: BusFrames) -> None:
+        if event.wall:
+            self.look(event.wall)
         for sender, frame in event.frames:
             assert sender != self._shard, "nobody sends to itself"
+            if len(frame) >= HEADER_BYTES and frame[KIND_OFFSET] in LAYOUTS:
+                self.on_passed(frame)
+                continue
             try:
                 kind, header = decode_bus(frame)
             except RemoteError:
@@ -94,7 +115,7 @@ class Exchange:
             self.guests.on_request(header, frame)
 
     def _on_reply(self, sender: int, header: ForwardedReplyHeader, frame: Buffer) -> None:
-        self.forwards.on_reply(sender, header, bytes(frame))
+        self.forwards.on_reply(sender, header, frame)
 
     def _on_refused(self, event: BusRefused) -> None:
         assert event.member != self._shard, "nobody sends to itself"
@@ -123,9 +144,9 @@ class Exchange:
                     continue
                 if home_of(effect.connection) != self._shard:
                     out += self._order(effect)
-                    continue
+                    if not isinstance(effect, ConnectionTrusted):
+                        continue  # Who has logged in is counted here, wherever it lives.
             out.append(effect)
-        assert len(out) <= len(effects), "an effect is carried out once, here or elsewhere"
         return out
 
     def _order(
@@ -142,11 +163,13 @@ class Exchange:
     def tick(self) -> None:
         """Do what waits for time."""
         self.forwards.tick()
+        self._reporter.after_feed()
 
     def check(self) -> None:
         """Assert what holds between turns."""
         self.forwards.check()
         self.guests.check()
+        self._reporter.check()
         self.drops.check()
         guests = self.guests.numbers()
         assert all(home_of(number) != self._shard for number in guests), "guests live elsewhere"
@@ -160,25 +183,30 @@ class MainExchange(Exchange):
         self,
         forwards: Forwards,
         guests: Guests,
+        reporter: Reporter,
         turn: Turn,
         *,
         feed: Feed,
+        gather: Gather,
         connections: Connections,
         room: LoginRoom,
         route: Callable[[Connection, Buffer], None],
         shard_count: int,
     ) -> None:
         """Make it; `route` takes the frames of connections."""
-        super().__init__(METADATA_SHARD, forwards, guests, turn)
+        super().__init__(METADATA_SHARD, forwards, guests, reporter, turn)
         self.feed = feed
+        self.gather = gather
         self._connections = connections
         self._room = room
         self._route = route
         self._homes = Homes(connections, shard_count)
         feed.departures = self._homes.departures
         assert feed.peers.keys() == self._homes.orders.keys(), "who is fed is a home"
+        self._on_kind[FrameKind.GATHERED] = gather.on_answer
         self._on_kind[FrameKind.FEED_ASK] = self._on_ask
         self._on_kind[FrameKind.CONNECTION_GONE] = self._on_gone
+        self.on_event[CloseWanted] = self._on_close_wanted
 
     def _on_request(self, sender: int, header: ForwardedRequestHeader, frame: Buffer) -> None:
         if header.operation not in _OF_SESSIONS or header.home != sender:
@@ -214,13 +242,28 @@ class MainExchange(Exchange):
             assert connection.session == 0, "it must log in again"
             return
         self._connections.close(header.connection)
+        self.forwards.forget(header.connection)
         self._room.on_closed(connection)
+        self._turn.out.append(ConnectionLeft(header.connection))
+
+    def _on_close_wanted(self, event: CloseWanted) -> None:
+        if self._connections.get(event.connection) is not None:
+            assert event.connection not in self._connections.guests, "a guest has no transport"
+            assert home_of(event.connection) in (METADATA_SHARD, *self._homes.orders), "of the node"
+            self._turn.out.append(CloseConnection(event.connection, event.reason))
 
     def _on_refused(self, event: BusRefused) -> None:
         super()._on_refused(event)
         if event.kind == FrameKind.CONNECTION_ORDER:
             assert event.member in self._homes.orders, "only homes are ordered"
             self._homes.orders[event.member].refused()
+        elif event.kind == FrameKind.GATHER:
+            self.gather.on_refused(event)
+
+    def _on_member_lost(self, event: MemberLost) -> None:
+        super()._on_member_lost(event)
+        if event.member in self.feed.peers:
+            self.gather.on_lost(event.member)
 
     def _order(
         self, effect: SendToConnection | ConnectionTrusted | CloseConnection
@@ -242,6 +285,7 @@ class MainExchange(Exchange):
         """Assert what holds between turns."""
         super().check()
         self.feed.check()
+        self.gather.check()
         self._homes.check()
 
 
@@ -253,6 +297,7 @@ class PeerExchange(Exchange):
         shard: int,
         forwards: Forwards,
         guests: Guests,
+        reporter: Reporter,
         turn: Turn,
         *,
         image: MetadataImage,
@@ -261,7 +306,7 @@ class PeerExchange(Exchange):
         partitions: Partitions,
     ) -> None:
         assert shard > METADATA_SHARD, "shard 0 has the metadata itself"
-        super().__init__(shard, forwards, guests, turn)
+        super().__init__(shard, forwards, guests, reporter, turn)
         self._image = image
         self.sessions = sessions
         self._doubts = doubts
@@ -310,7 +355,7 @@ class PeerExchange(Exchange):
             self._lack()
         assert self._is_lacking or self._image.commit >= header.commit, "who lacks nothing is there"
         if header.number:
-            self._doubts.on_point(header.number, header.commit)
+            self._doubts.on_point(header.number, header.commit, is_current=bool(header.is_current))
             self.is_awake = True
 
     def _lack(self) -> None:
@@ -333,6 +378,7 @@ class PeerExchange(Exchange):
         assert self._image.machine.op <= self._image.commit, "only what is committed is fed"
         self.forwards.after_feed()
         self.guests.after_feed()
+        self._reporter.after_feed()
         self._doubts.go_on()
 
     def after_turn(self) -> None:

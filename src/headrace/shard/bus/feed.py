@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from headrace.shard.bus.numbered import Incoming
 
 POINT_TICKS = 10
+SILENT_TICKS = 100  # ten times as long as a shard takes to tell how far it is
 _PIECE_BYTES = 1 << 20
 _OPS_MAX = 1024
 _OPS_BYTES_MAX = 16 << 20
@@ -73,9 +74,10 @@ class FedMachine(MetadataMachine):
 class Peer:
     """What is known of a shard that is fed."""
 
-    __slots__ = ("commit", "op", "settled")
+    __slots__ = ("commit", "heard", "op", "settled")
 
     def __init__(self) -> None:
+        self.heard = 0  # the tick of its last frame
         self.op = -1  # the last op that it has applied; -1: it has no image
         self.commit = 0
         self.settled = -1  # the revision at which all its partitions are as metadata says
@@ -133,10 +135,12 @@ class Feed:
 
         A question with a number asks for the commit, and says nothing of the shard.
         """
+        peer = self.peers[member]
+        assert peer.heard <= self._turn.clock.now, "time does not go back"
+        peer.heard = self._turn.clock.now
         if asked.number:
             self._send_point(member, asked.number)
             return
-        peer = self.peers[member]
         assert peer.commit <= asked.commit, "a shard does not go back"
         peer.op = asked.op if asked.has_image else -1
         peer.commit, peer.settled = asked.commit, asked.settled - 1
@@ -175,9 +179,17 @@ class Feed:
         assert not self._machine.fresh, "a point tells of nothing that was not fed before"
         taken = self.departures[member].taken if member in self.departures else 0
         header = FeedPointHeader(
-            op=self._last_op, commit=self._group.commit, number=number, departures=taken
+            op=self._last_op,
+            commit=self._group.commit,
+            number=number,
+            departures=taken,
+            is_current=int(number > 0 and self._group.is_current),
         )
         self._turn.out.append(SendToMember(member, (FEED_POINT.encode(header),)))
+
+    def hears(self, member: int) -> bool:
+        """Whether a shard has told lately how far it is; one that hangs has not."""
+        return self._turn.clock.now - self.peers[member].heard < SILENT_TICKS
 
     def are_settled(self) -> bool:
         """Whether all shards have made their partitions as the metadata says now, purges too."""

@@ -53,7 +53,7 @@ class Forwards:
         self._owners: dict[int, int] = {}  # where requests are served, by the tickets they wait by
         # Logins and logouts under way, by connection: shard 0 answers them by orders about it.
         self._sessions: dict[int, int] = {}
-        self._held: list[tuple[int, int, bytes]] = []  # commit, ticket, reply: until that is here
+        self._held: list[tuple[int, int, Buffer]] = []  # commit, ticket, reply: until that is here
         # Takes the session from a connection; whoever has the sessions sets it.
         self.release: Callable[[Connection], None] = answers.connections.unbind
 
@@ -108,7 +108,7 @@ class Forwards:
             self._answers.refuse_waiting(event.ticket, Code.TRANSIENT_NOT_ACCEPTED)
             assert not self._answers.is_waiting(event.ticket), "who is refused does not wait"
 
-    def on_reply(self, sender: int, header: ForwardedReplyHeader, frame: bytes) -> None:
+    def on_reply(self, sender: int, header: ForwardedReplyHeader, frame: Buffer) -> None:
         """Take the answer of another shard; it may come too late."""
         if self._owners.get(header.ticket) != sender:
             self._turn.probes.hit("forwards.late")
@@ -131,7 +131,7 @@ class Forwards:
             for _, ticket, frame in ready:
                 self._deliver(ticket, frame)
 
-    def _deliver(self, ticket: int, frame: bytes) -> None:
+    def _deliver(self, ticket: int, frame: Buffer) -> None:
         self._owners.pop(ticket, None)
         answers = self._answers
         waiting = answers.end(ticket)
@@ -149,6 +149,12 @@ class Forwards:
             answers.send_settled(connection, waiting.header, frame)
         else:
             answers.pass_on(connection, frame)
+
+    def forget(self, connection: int) -> None:
+        """Let nobody wait on a connection of another shard that is gone: a login may."""
+        assert home_of(connection) != self._shard, "what lives here closes by itself"
+        self._answers.forget(connection)
+        assert not self._answers.is_awaited(connection), "who is gone waits for nothing"
 
     def is_of_session(self, connection: Connection) -> bool:
         """Whether a login or a logout of a connection is under way."""

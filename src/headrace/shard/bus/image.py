@@ -44,6 +44,11 @@ class MetadataImage:
         """Whether shard 0 has confirmed the image lately: else it may have decided anything."""
         return self.is_caught_up and self._clock.now - self._confirmed <= FRESH_TICKS
 
+    def age(self) -> int:
+        """Return how many ticks ago shard 0 has confirmed the image, or sent a part of it."""
+        assert self._confirmed <= self._clock.now, "nobody is heard in the future"
+        return self._clock.now - self._confirmed
+
     def install(self, op: int, commit: int, data: bytes) -> None:
         """Take a whole image.
 

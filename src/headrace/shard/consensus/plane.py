@@ -123,6 +123,8 @@ class Plane:
         self._is_timed = True  # whether time has passed since checkpoints were looked at
         self.is_stirred = True  # whether time passed, or the disk answered, since this was cleared
         self.piece_reads: list[tuple[Replica, ReadPiece]] = []  # for the owner to carry out
+        # Takes the frames of other nodes for which there is no group here; the owner may set it.
+        self.on_early: Callable[[int, FrameKind, ReplicaHeader, bytes], None] = _drop_early
         self._configs: dict[int, GroupConfig] = {}
         # Groups that the disk knows and nobody has asked for yet: metadata may lag behind.
         self._dormant = {each.state.group: each for each in opened.groups}
@@ -504,7 +506,9 @@ class Plane:
             self.inbox.queue += self._neighbours.hear(sender, header, frame[HEADER_BYTES:])
         elif kind in GROUP_FRAMES:
             replica = self._neighbours.find_group(getattr(header, "group", -1), header.origin)
-            if replica is not None:
+            if replica is None:
+                self.on_early(sender, kind, header, frame)
+            else:
                 self.inbox.queue.append((replica, FrameReceived(sender, kind, header, frame)))
         else:
             self.probes.hit("frame.unused")
@@ -566,3 +570,7 @@ class Plane:
             replica = self.groups.get(group)
             if replica is not None:
                 self.inbox.queue.append((replica, CheckpointDone()))
+
+
+def _drop_early(sender: int, kind: FrameKind, header: ReplicaHeader, frame: bytes) -> None:
+    """Drop a frame for which there is no group here: it is sent again."""

@@ -4,6 +4,7 @@
 wait: ticket -> end: the owner answers            secrets, segments, snapshots, flushes, purges
              -> expect: consensus answers         the ticket and its deadline stay the same
              -> expire: answered here
+             -> go_on: as if it came now          the ticket and its deadline stay the same
 ```
 
 Flow:       reply.
@@ -55,11 +56,22 @@ class Answers:
         self.next_ticket = 1  # of the next request that waits
         self._waiting: dict[int, Waiting] = {}  # by ticket, and so in the order of deadlines
         self._ordered: dict[tuple[int, int], int] = {}  # tickets, by client and request
+        self.kept = 0  # the ticket of the request that goes on, until it waits again
 
     @property
     def waiting_count(self) -> int:
         """How many requests wait for their answer."""
         return len(self._waiting)
+
+    def count_own(self) -> int:
+        """Return how many requests wait of the clients that live here.
+
+        A guest that was answered in this turn waits no more, and is there until the turn ends.
+        """
+        guests = self.connections.guests
+        own = sum(each.connection not in guests for each in self._waiting.values())
+        assert len(self._waiting) - own <= len(guests), "a guest has one request"
+        return own
 
     def send(self, connection: int, *parts: Buffer) -> None:
         """Send the parts of one frame."""
@@ -88,7 +100,7 @@ class Answers:
         )
         self._out.append(SendToConnection(connection, (REPLY.encode(reply), *parts)))
 
-    def send_settled(self, connection: Connection, asked: RequestHeader, frame: bytes) -> None:
+    def send_settled(self, connection: Connection, asked: RequestHeader, frame: Buffer) -> None:
         """Answer what was asked of a partition; its number is spent if the outcome is known.
 
         A rejection that was committed is such an outcome; a status says nothing of earlier tries.
@@ -117,7 +129,7 @@ class Answers:
         """Answer that the session is over."""
         self.send(connection, encode_eviction(reason, client))
 
-    def pass_on(self, connection: Connection, frame: bytes) -> None:
+    def pass_on(self, connection: Connection, frame: Buffer) -> None:
         """Send what consensus has answered."""
         if int.from_bytes(frame[_STATUS], "little") == Code.TRANSIENT_NOT_COMMITTED:
             connection.is_in_doubt = True
@@ -174,12 +186,36 @@ class Answers:
 
         Whoever answers it ends the wait first.
         """
+        if self.kept:
+            return self._wait_on(connection, header, late)
         ticket = self.next_ticket
         assert ticket not in self._waiting, "a ticket is given once"
         assert connection in self.connections.by_number, "who waits can be answered"
         self.next_ticket = ticket + 1
         self._waiting[ticket] = Waiting(connection, header, self._clock.now + DEADLINE_TICKS, late)
         return ticket
+
+    def _wait_on(self, connection: int, header: RequestHeader, late: Code) -> int:
+        """Have the request that goes on wait for something else; return its ticket."""
+        ticket, self.kept = self.kept, 0
+        before = self._waiting[ticket]
+        assert before.connection == connection, "who goes on is answered where it asked"
+        assert before.header.request == header.request, "only who goes on waits again"
+        self._waiting[ticket] = Waiting(connection, header, before.due, late)
+        return ticket
+
+    def go_on(self, ticket: int, serve: Callable[[], None]) -> None:
+        """Go on with a request that waits; it keeps its ticket and its deadline.
+
+        `serve` answers it, or has it wait for something else.
+        """
+        assert self.kept == 0, "one goes on after the other"
+        assert ticket in self._waiting, "who goes on has waited until now"
+        self.kept = ticket
+        serve()
+        if self.kept:
+            self.kept = 0
+            self.end(ticket)
 
     def is_waiting(self, ticket: int) -> bool:
         """Whether a request still waits; if not, it was answered or its connection is gone."""
@@ -244,7 +280,7 @@ class Answers:
         return ticket
 
     def expect_ticketed(self, connection: Connection, header: RequestHeader) -> None:
-        """Note that a partition will answer this request, whose ticket is `next_ticket`.
+        """Note that a partition will answer this request: under `next_ticket`, or the kept one.
 
         There a number may stand for several requests in turn: the answer of one that nobody waits
         for any more must not be taken for that of the next.
@@ -256,11 +292,15 @@ class Answers:
         if key in self._ordered:
             raise RefusedError(Code.TRANSIENT_NOT_COMMITTED, request=header.request)
         ticket = header.ticket
-        assert ticket == self.next_ticket, "a ticket is given once"
         assert header.request > 0, "what is asked of a partition has a number"
-        self.next_ticket = ticket + 1
-        due = self._clock.now + DEADLINE_TICKS
-        self._waiting[ticket] = Waiting(connection.number, header, due, _NOT_COMMITTED)
+        if self.kept:
+            assert ticket == self.kept, "a request has one ticket"
+            self._wait_on(connection.number, header, _NOT_COMMITTED)
+        else:
+            assert ticket == self.next_ticket, "a ticket is given once"
+            self.next_ticket = ticket + 1
+            due = self._clock.now + DEADLINE_TICKS
+            self._waiting[ticket] = Waiting(connection.number, header, due, _NOT_COMMITTED)
         self._ordered[key] = ticket
 
     def take_waiting(self, effect: SendReply) -> tuple[Connection, RequestHeader] | None:
@@ -342,6 +382,7 @@ class Answers:
         assert not tickets or tickets[-1] < self.next_ticket, "tickets are given out in order"
         assert dues == sorted(dues), "who asked first is answered first at the deadline"
         assert not dues or now < dues[0], "whose deadline has come is answered"
+        assert self.kept == 0, "who goes on does so within a turn"
         assert not dues or dues[-1] <= now + DEADLINE_TICKS, "nobody waits longer than a deadline"
         assert len(self._ordered) <= len(self._waiting), "whatever consensus has waits here"
         for key, ticket in self._ordered.items():

@@ -149,6 +149,7 @@ class Connections:
         self.by_number: dict[int, Connection] = {}  # those that are still there, guests included
         self.guests: dict[int, Connection] = {}  # each stands for one request of another shard
         self._by_client: dict[int, Connection] = {}
+        self.requests_count = 0  # of requests that clients have sent, guests not included
         self._addresses: dict[int, str] = {}  # of clients, those that came back least lately first
         self._short_id = 0
 

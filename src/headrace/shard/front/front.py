@@ -2,20 +2,25 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
+from headrace.base.placement import METADATA_SHARD
 from headrace.ports.probes import Probes
 from headrace.shard.consensus.plane import Plane
 from headrace.shard.front.answers import Answers
 from headrace.shard.front.connections import Connections
 from headrace.shard.front.counters import Counters
+from headrace.shard.front.early_requests import EarlyRequests
 from headrace.shard.front.flush_requests import FlushRequests
+from headrace.shard.front.gathered_reads import Asking, GatheredReads, Told
 from headrace.shard.front.metadata_requests import MetadataRequests
 from headrace.shard.front.node_queries import NodeQueries
 from headrace.shard.front.offset_reads import OffsetReads
 from headrace.shard.front.orders import Order, Orders
+from headrace.shard.front.others import Others
 from headrace.shard.front.partition_orders import AuditDeletion, PartitionOrders
 from headrace.shard.front.polls import Polls
 from headrace.shard.front.purges import Purges
 from headrace.shard.front.queries import Queries
+from headrace.shard.front.reports import Reports
 from headrace.shard.front.router import Doubts, Forwarding, Router, Sessions
 from headrace.shard.front.sends import Sends
 from headrace.shard.metadata import Metadata
@@ -49,8 +54,16 @@ class Front:
         self.sends = Sends(metadata, plane, partitions, answers)
         self.flushes = FlushRequests(metadata, partitions, answers)
         self.purges = Purges(partitions, answers)
-        counters = Counters(settings.profile, marks, metadata, partitions, answers, turn.clock)
-        self.node = NodeQueries(settings, metadata, partitions, answers, turn, counters)
+        self.early = EarlyRequests(partitions.parking, answers)
+        self.counters = Counters(settings, marks, metadata, partitions, answers, turn)
+        self.reports = Reports(settings, metadata, partitions, self.counters)
+        self._others: Others | None = None
+        self._gathered: GatheredReads | None = None
+        placement = settings.placement
+        if placement.shard_count > 1 and placement.shard == METADATA_SHARD:
+            self._others = Others(metadata)
+            self._gathered = GatheredReads(placement, metadata, answers, self._others)
+        self.node = NodeQueries(settings, metadata, answers, turn, self.reports, self._others)
 
     def check(self) -> None:
         """Assert that connections, requests and what they wait for agree, and `check_awake`."""
@@ -61,6 +74,9 @@ class Front:
         self.sends.check()
         self.polls.check()
         self.node.check()
+        self.early.check()
+        if self._gathered is not None:
+            self._gathered.check()
 
     def check_awake(self) -> None:
         """Assert that whatever waits will be looked at."""
@@ -71,8 +87,16 @@ class Front:
 
     def tickets(self) -> list[int]:
         """Return the tickets of the requests that wait in this room, for anything but consensus."""
-        parts = (self.polls, self.flushes, self.purges, self.node)
-        return [ticket for part in parts for ticket in part.tickets()]
+        parts = (self.polls, self.flushes, self.purges, self.node, self.early)
+        gathered = [] if self._gathered is None else self._gathered.tickets()
+        return [*gathered, *(ticket for part in parts for ticket in part.tickets())]
+
+    def gather_by(self, asking: Asking) -> Told:
+        """Take the way to other shards; return who takes what comes of a question."""
+        assert self._gathered is not None
+        assert self._settings.placement.shard == METADATA_SHARD, "shard 0 gathers"
+        self._gathered.asking = asking
+        return self._gathered.on_told
 
     def make_router(
         self,
@@ -103,13 +127,18 @@ class Front:
             },
             segments_folder=settings.segments_folder,
         )
-        return Router(
+        if self._gathered is not None:
+            queries.gather_by(self._gathered, self.node.make_snapshot)
+        router = Router(
             self.sends,
             orders,
             queries,
             sessions,
             answers,
             self._clock,
+            early=self.early,
             forwarding=forwarding,
             doubts=doubts,
         )
+        self.early.begin(router.route_parked)
+        return router

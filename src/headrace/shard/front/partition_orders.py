@@ -179,6 +179,7 @@ class PartitionOrders:
         assert local.replica.group == group, "a partition has the group of its number"
         assert header.session == connection.session, "the session was checked"
         assert header.ticket == 0, "a request is handed over once"
-        ticketed = msgspec.structs.replace(header, ticket=self._answers.next_ticket)
-        self._answers.expect_ticketed(connection, ticketed)
+        answers = self._answers
+        ticketed = msgspec.structs.replace(header, ticket=answers.kept or answers.next_ticket)
+        answers.expect_ticketed(connection, ticketed)
         self._plane.put_request(local.replica, ticketed, body)

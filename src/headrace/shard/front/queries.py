@@ -12,6 +12,8 @@ from headrace.metadata.describe import PartitionStats
 from headrace.metadata.target import target_of
 from headrace.shard.front.answers import Answers
 from headrace.shard.front.connections import NO_USER, Connection
+from headrace.shard.front.gathered_reads import GatheredReads
+from headrace.shard.front.others import Others, join_holders
 from headrace.shard.front.plans import plan_segments
 from headrace.shard.metadata import Metadata
 from headrace.shard.owned.partitions import Partitions
@@ -45,6 +47,7 @@ class Queries:
         segments_folder: str,
     ) -> None:
         self._metadata = metadata
+        self._others: Others | None = None  # what other shards have told, where they are asked
         self._partitions = partitions
         self._answers = answers
         self._segments_folder = segments_folder
@@ -71,6 +74,13 @@ class Queries:
         assert all(self._answered[code] is read for code, read in answered.items()), (
             "one takes each"
         )
+
+    def gather_by(self, gathered: GatheredReads, make_snapshot: Callable[[int, Any], None]) -> None:
+        """Have reads that need facts of other shards wait for them."""
+        self._others = gathered.others
+        begun = gathered.take_over(self._answered, make_snapshot)
+        self._begun = {**self._begun, **begun}
+        assert begun.keys() <= self._begun.keys(), "what is gathered is begun first"
 
     def read(
         self,
@@ -103,7 +113,11 @@ class Queries:
         target = target_of(self._metadata.state, namespace)
         assert target is not None, "what is asked for is in the metadata"
         if local is None or local.target.created_revision != target.created_revision:
-            return None
+            if self._others is None:
+                return None
+            # A partition that its owner has not opened yet has one segment, and nothing in it.
+            told = self._others.stats_of(namespace, target.created_revision)
+            return told or PartitionStats(segments_count=1)
         machine = local.machine
         assert local.target.group == namespace, "a partition is found by its number"
         assert machine.messages_count <= machine.next_offset, "a message has an offset of its own"
@@ -132,7 +146,10 @@ class Queries:
 
     def _get_me(self, connection: Connection, _: RequestHeader, __: None) -> clients.ClientDetails:
         self._check(connection, clients.GET_ME.code)
-        return self._client(connection)
+        # A guest stands for a connection that lives elsewhere, and may be gone by now.
+        found = self._answers.connections.bound(connection.stands_for or connection.number)
+        assert found.home == connection.home, "a guest comes from the home of its connection"
+        return self._client(found)
 
     def _get_client(
         self, connection: Connection, _: RequestHeader, request: clients.GetClient
@@ -225,6 +242,8 @@ class Queries:
             self._metadata.state, user_id, GET_HOLDERS.code, request.stream, request.topic
         )
         found = self._partitions.retention.holders_of(topic)
+        if self._others is not None:
+            found = join_holders([found, *self._others.told.values()], self._others.missing)
         assert all(each.partition_id < len(topic.partitions) for each in found.holders), (
             "a holder keeps messages of a partition that there is"
         )

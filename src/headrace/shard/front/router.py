@@ -11,6 +11,8 @@ Invariants: whatever a frame holds, exactly one answer follows, now or from cons
 
 from typing import Protocol
 
+import msgspec
+
 from headrace.base.ids import METADATA_GROUP, GroupId
 from headrace.base.limits import HEADER_BYTES
 from headrace.base.placement import METADATA_SHARD
@@ -18,10 +20,13 @@ from headrace.ports.network import Buffer
 from headrace.shard.consensus.clock import Clock
 from headrace.shard.front.answers import Answers
 from headrace.shard.front.connections import Connection
+from headrace.shard.front.early_requests import EarlyRequests
 from headrace.shard.front.orders import Orders
 from headrace.shard.front.queries import Queries
 from headrace.shard.front.sends import Sends, read_send_header
+from headrace.shard.owned.early import EarlyError
 from headrace.shard.owned.elsewhere import ElsewhereError, metadata_elsewhere
+from headrace.shard.owned.parked import ParkedRequest
 from headrace.wire.bus.forwarded import ForwardedRequestHeader
 from headrace.wire.commands import messages, segments, topics
 from headrace.wire.commands.system import PING
@@ -90,11 +95,13 @@ class Router:
         answers: Answers,
         clock: Clock,
         *,
+        early: EarlyRequests,
         forwarding: Forwarding | None = None,
         doubts: Doubts | None = None,
     ) -> None:
         """Make it; with `doubts` the metadata group is on another shard."""
         assert doubts is None or forwarding is not None, "what is in doubt can be asked for"
+        self._early = early
         self._forwarding = forwarding
         self._doubts = doubts
         self._has_metadata = doubts is None
@@ -119,6 +126,9 @@ class Router:
                 return
             header = without_marks(REQUEST.decode(frame))
             self._route_other(connection, header, memoryview(frame)[HEADER_BYTES:])
+        except EarlyError as error:
+            assert header is not None
+            self._early.park(connection, header, frame, error)
         except RefusedError as error:
             assert header is not None
             # That a session is over is no matter of how current the metadata is.
@@ -176,12 +186,38 @@ class Router:
         try:
             chosen = (GroupId(envelope.group), envelope.origin)
             self._sends.route(guest, header, frame, chosen)
+        except EarlyError as error:
+            self._early.park(guest, header, frame, error)
         except ElsewhereError:
             self._answers.refuse(guest.number, header, Code.TRANSIENT_NOT_ACCEPTED)
         except RefusedError as error:
             self._answers.refuse(guest.number, header, error.code)
         except RemoteError as error:
             self._answers.close(guest.number, str(error))
+
+    def route_parked(self, connection: Connection, parked: ParkedRequest) -> None:
+        """Take a frame again that waited for its partition: session and rights may have changed.
+
+        It does not wait for a partition again, and so keeps its stamp (O5.4): what is elsewhere by
+        now, or not here yet, is refused and may come again.
+        """
+        header, answers = parked.header, self._answers
+        assert answers.kept == parked.ticket, "it keeps its ticket"
+        try:
+            if header.operation == Operation.SEND_MESSAGES:
+                connection.check_session(header.client, header.session)
+                header = msgspec.structs.replace(header, ticket=parked.ticket)
+                chosen = (GroupId(parked.group), parked.stamp)
+                self._sends.route_parked(connection, header, parked.frame, chosen)
+            else:
+                self._route_other(connection, header, memoryview(parked.frame)[HEADER_BYTES:])
+        except RefusedError as error:
+            code = error.code if connection.is_over else answers.refusal(error.code)
+            answers.refuse(connection.number, header, code)
+        except ElsewhereError:
+            answers.refuse(connection.number, header, Code.TRANSIENT_NOT_ACCEPTED)
+        except EvictedError as error:
+            self._evict(connection, error)
 
     def refuse_of_partition(self, connection: Connection, frame: Buffer, code: Code) -> bool:
         """Refuse what is asked of a partition, in a session; return whether it is that."""

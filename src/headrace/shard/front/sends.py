@@ -20,6 +20,7 @@ from headrace.shard.metadata import Metadata
 from headrace.shard.owned.elsewhere import ElsewhereError
 from headrace.shard.owned.local import Local
 from headrace.shard.owned.partitions import Partitions
+from headrace.shard.owned.table import topic_of
 from headrace.wire.commands.messages import SEND_MESSAGES, SendMessages
 from headrace.wire.errors import Code, DecodeError, RefusedError, RemoteError
 from headrace.wire.identifiers import Balanced, ByKey, ToPartition
@@ -105,6 +106,25 @@ class Sends:
             raise RefusedError(code, why="a lost range comes first (FM-7)")
         self._answers.expect_ticketed(connection, header)
         self._plane.put_request(local.replica, header, memoryview(frame)[start:])
+
+    def route_parked(
+        self, connection: Connection, header: RequestHeader, frame: Buffer, chosen: Incarnation
+    ) -> None:
+        """Hand over a send that waited for its partition, if its user may still send there.
+
+        Raises:
+            RefusedError: As `route`; or another topic has the name by now.
+        """
+        request = SEND_MESSAGES.decode_request(memoryview(frame)[HEADER_BYTES:])
+        state, code = self._metadata.state, SEND_MESSAGES.code
+        try:
+            topic = reach(state, header.user_id, code, request.stream, request.topic)
+        except RefusedError as error:
+            raise as_missing(error) from None
+        if topic_of(chosen[0]) != (topic.stream_id, topic.id):
+            raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED, why="another topic has its name")
+        assert header.ticket == self._answers.kept, "it keeps its ticket"
+        self.route(connection, header, frame, chosen)
 
     def _find_route(
         self, user_id: int, frame: Buffer, chosen: Incarnation | None
@@ -199,6 +219,7 @@ class Sends:
         state, commit = self._metadata.state, self._metadata.commit
         assert self._routes_commit <= commit, "routes are of metadata that is applied"
         assert len(self._routes) <= _ROUTES_MAX, "routes are bounded"
+        assert len(self._away) <= _ROUTES_MAX, "routes are bounded"
         if self._routes_commit == commit:
             here = self._partitions.locals
             for local in self._routes.values():

@@ -3,6 +3,7 @@
 ```
 reconcile   what must be made, routed, torn down     own_ops  what their logs must still say
 tombstones  deletes, and `failures` of such          table    which shard has which partition
+parking     frames that came before their partition
 opening     files are taken up after a start         orphans  files of partitions that are gone
 store       batches to segments, effects, pieces     flush    segments synced for checkpoints
 retain      segments dropped by limits               clearing files of dropped segments removed
@@ -27,6 +28,7 @@ from headrace.shard.config import GroupConfig
 from headrace.shard.consensus.plane import Plane
 from headrace.shard.metadata import Metadata
 from headrace.shard.owned.clearing import Clearing
+from headrace.shard.owned.early import EarlyError
 from headrace.shard.owned.elsewhere import ElsewhereError
 from headrace.shard.owned.failures import Failures
 from headrace.shard.owned.flush import Flushes
@@ -34,6 +36,7 @@ from headrace.shard.owned.local import Local
 from headrace.shard.owned.opening import Opening
 from headrace.shard.owned.orphans import Orphans
 from headrace.shard.owned.own_ops import OwnOps
+from headrace.shard.owned.parking import Parking
 from headrace.shard.owned.reconcile import Ledger, Reconciler
 from headrace.shard.owned.retain import Retention
 from headrace.shard.owned.staged import (
@@ -82,6 +85,7 @@ class Partitions:
         self._tombstones = Tombstones(
             settings.placement, plane, shared, turn, self._failures, self._staged
         )
+        self.parking = Parking(settings.placement, metadata, plane, turn, self._staged)
         self._reconcile_due = -1  # until the time is known
         self._is_turn_wanted = False
         self._opening = Opening(plane)
@@ -91,7 +95,7 @@ class Partitions:
         self._awaited = self._own_ops.awaited
         self._metadata = metadata
         self._ledger = Ledger(
-            self.locals, self._table, self._tombstones, self._failures, self._staged
+            self.locals, self._table, self._tombstones, self._failures, self._staged, self.parking
         )
         self._reconciler = Reconciler(settings, metadata, plane, self._ledger, self, turn)
         self._storing = Storing(settings, plane, shared, self.locals, turn)
@@ -113,7 +117,8 @@ class Partitions:
         """Return a partition of a topic, of the incarnation that metadata knows (SH-27).
 
         Raises:
-            RefusedError: It is not here yet.
+            EarlyError: It is not here yet.
+            RefusedError: An earlier incarnation is still here.
             ElsewhereError: It is another shard's.
         """
         namespace = topic.namespace(partition_id)
@@ -123,6 +128,7 @@ class Partitions:
         """Return one incarnation of a partition.
 
         Raises:
+            EarlyError: It is not here yet, and nothing else is in its place.
             RefusedError: It is not here: not yet, or no longer.
             ElsewhereError: It is another shard's.
         """
@@ -132,6 +138,8 @@ class Partitions:
             if not placement.owns(namespace):
                 raise ElsewhereError(placement.owner(namespace), namespace, epoch)
             self._reconciler.hasten(namespace)
+            if local is None and self.parking.is_expected(namespace, epoch):
+                raise EarlyError(namespace, epoch)
             self._turn.probes.hit("partition_requests_denied_transient_total")
             raise RefusedError(Code.TRANSIENT_NOT_ACCEPTED, partition=namespace)
         return local
@@ -183,6 +191,8 @@ class Partitions:
             self._apply_staged()
         if has_run:
             self._opening.open_replayed()  # before anything is ordered in one that was just made
+            if self.parking.ready:
+                self.parking.go_on()
             if self._reconciler.is_passing and not self._is_turn_wanted:
                 self._is_turn_wanted = True
                 self._turn.out.append(WantTurn())
@@ -309,6 +319,7 @@ class Partitions:
         self._table.check()
         self._tombstones.check(self.locals)
         self._failures.check(self._turn.clock.now)
+        self.parking.check(self.locals.values())
         owners: list[Owner] = [local.machine for local in self.locals.values()]
         others: list[Owner] = [self._orphans, self._tombstones, self._storing.pieces]
         self.shared.check_owners(dict.fromkeys([*owners, *others]))
@@ -353,18 +364,21 @@ class Partitions:
         self._table.put(target.group, Row(self._placement.shard, target.created_revision))
         probes.hit("partitions_materialised_total")
         self.settle(local)
+        self.parking.release(local)
 
     def _insert_routed(self, op: InsertRouted) -> None:
         assert op.owner != self._placement.shard, "an own partition is made, not routed"
         self._table.put(op.group, Row(op.owner, op.epoch))
 
     def _remove_routed(self, op: RemoveRouted) -> None:
+        assert op.group not in self.parking.parked, "nothing waits for another shard"
         self._table.remove(op.group)
 
     def _confirm_remove(self, op: ConfirmRemove) -> None:
         """Drop what is left of a partition: its files are gone."""
         if self._tombstones.confirm(op.group, op.epoch):
             self._turn.probes.hit("partitions_removed_total")
+            self.parking.forget(op.group, op.epoch)
             self._reconciler.look_again(op.group)
 
     def _add(self, target: PartitionTarget) -> Local:

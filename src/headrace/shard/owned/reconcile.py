@@ -34,6 +34,7 @@ from headrace.shard.consensus.plane import Plane
 from headrace.shard.metadata import Metadata
 from headrace.shard.owned.failures import Cause, Failures
 from headrace.shard.owned.local import Local
+from headrace.shard.owned.parking import Parking
 from headrace.shard.owned.staged import InsertOwned, InsertRouted, RemoveRouted, Staged
 from headrace.shard.owned.table import ShardsTable, topic_of
 from headrace.shard.owned.tombstones import Tombstones
@@ -49,6 +50,7 @@ class Ledger(NamedTuple):
     tombstones: Tombstones
     failures: Failures
     staged: Staged
+    parking: Parking
 
 
 class Changes(Protocol):
@@ -77,7 +79,8 @@ class Reconciler:
         self._placement = settings.placement
         self._metadata = metadata
         self._plane = plane
-        self._partitions, self._table, self._tombstones, self._failures, self._staged = ledger
+        self._partitions, self._table, self._tombstones = ledger[:3]
+        self._failures, self._staged, self._parking = ledger[3:]
         self._changes = changes
         self._turn = turn
         self._revision = -1  # of the last whole pass, as it was when that began
@@ -169,7 +172,7 @@ class Reconciler:
         if not is_changed and not is_doubt_over:
             if not is_due:
                 return False
-            if not self._again and not self._failures and not self._has_parked:
+            if not self._again and not self._failures and not self._parking.parked.count:
                 self._turn.probes.hit("reconcile.skipped")
                 return False
         assert self._revision <= metadata.state.revision, "metadata does not go back"
@@ -178,17 +181,13 @@ class Reconciler:
         self._topics.extend(self._changed_topics())
         self._groups.extend(self._again)
         self._again = {}
+        self._groups.extend(self._parking.parked.groups())
         self._groups.extend([group for group, _, _ in self._failures])
         if metadata.is_caught_up:
             self._groups.extend(self._doubted)
             self._doubted = {}
         self._turn.probes.hit("reconcile.passed")
         return True
-
-    @property
-    def _has_parked(self) -> bool:
-        """Whether frames wait for a partition that is not here: with one shard none do (SH-26)."""
-        return False
 
     def _changed_topics(self) -> dict[TopicKey, None]:
         """Return the topics that must be looked at; all, if it is not known which have changed."""
@@ -208,6 +207,8 @@ class Reconciler:
     def _end(self) -> None:
         self._is_passing = False
         self._revision = self._pass_revision
+        for group in self._parking.sweep():
+            self._again[group] = None
         for group, cause, _ in self._failures:
             is_known = group in self._partitions or group in self._tombstones
             if not is_known and target_of(self._metadata.state, group) is None:

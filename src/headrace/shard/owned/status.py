@@ -62,7 +62,7 @@ def make_status(
         routed=len(ledger.table) - actual,
         staged=len(ledger.staged),
         doubted=reconciler.doubted_count,
-        parked=0,  # With one shard nothing is parked: a request is refused and comes again.
+        parked=ledger.parking.parked.count,
         is_passing=reconciler.is_passing,
         tombstoned=tuple(
             [

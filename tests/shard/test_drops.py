@@ -7,12 +7,12 @@ import pytest
 
 from headrace.base.ids import METADATA_GROUP
 from headrace.ports.bus import BusRefused, DropReason, FrameLost
-from headrace.shard.bus.drops import FRAME_DROPS, Drop, Drops, Variant, variant_of
+from headrace.shard.drops import FRAME_DROPS, Drop, Drops, Variant, variant_of
 from headrace.wire.bus.decode import BUS_LAYOUTS, group_of
 from headrace.wire.numbers import FrameKind
 from tests.wire.bus_frames import PREPARED, bus_frame
 
-PAGE = (Path(__file__).parents[3] / "docs" / "formats" / "bus.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "formats" / "bus.md").read_text()
 PARTITION = 1 << 32 | 3
 
 
@@ -90,5 +90,5 @@ def test_the_page_lists_the_reasons() -> None:
 def test_a_frame_says_which_group_it_is_for() -> None:
     request = bus_frame(FrameKind.FORWARDED_REQUEST, group=PARTITION)
     assert group_of(request) == PARTITION
-    assert group_of(bus_frame(FrameKind.LOADED)) == METADATA_GROUP
+    assert group_of(bus_frame(FrameKind.GATHER)) == METADATA_GROUP
     assert group_of(PREPARED) == 0

@@ -29,7 +29,6 @@ class Variant(Enum):
     # Not in the list of the rule.
     METADATA_SUBMIT = "metadata_submit"  # the client gets 58; a departure is repeated
     GATHER = "gather"  # the shard is named as missing
-    LOADED = "loaded"  # sent again
 
 
 class Drop(msgspec.Struct, frozen=True):
@@ -67,6 +66,12 @@ class Drops:
         ):
             yield Drop(variant, reason, self._counts[variant, reason])
 
+    def rows(self) -> list[tuple[str, str, int]]:
+        """Return variant, reason and count of each pair that has occurred."""
+        found = [(drop.variant.value, drop.reason.value, drop.count) for drop in self.counts()]
+        assert len(found) == len(self._counts), "a pair is shown once"
+        return found
+
     def check(self) -> None:
         """Assert that a pair is counted once it has occurred, and that nothing is left out."""
         assert all(count > 0 for count in self._counts.values()), "a pair shows when it occurs"
@@ -101,7 +106,6 @@ _VARIANTS: dict[int, Variant] = {
     FrameKind.FEED_POINT: Variant.METADATA_COMMIT_TICK,
     FrameKind.GATHER: Variant.GATHER,
     FrameKind.GATHERED: Variant.GATHER,
-    FrameKind.LOADED: Variant.LOADED,
 }
 assert all(kind >= FrameKind.FORWARDED_REQUEST for kind in _VARIANTS), "others are of replicas"
 assert Variant.PARTITION not in _VARIANTS.values(), "its group makes a frame one of a partition"
