@@ -342,6 +342,8 @@ class TestPump:
     def test_after_a_stall_the_time_comes_once(
         self, loop: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        """SH-21."""
+
         async def main() -> None:
             scene = Scene()
             clock = _Clock()
@@ -360,7 +362,7 @@ class TestPump:
     def test_after_a_stall_the_time_comes_before_requests(
         self, loop: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Whoever was stopped must not take an old promise for a good one (O6.2)."""
+        """SH-21: whoever was stopped must not take an old promise for a good one (O6.2)."""
 
         async def main() -> None:
             scene = Scene()
@@ -381,6 +383,8 @@ class TestPump:
     def test_a_stall_within_a_turn_does_not_turn_the_time_back(
         self, loop: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        """SH-21."""
+
         async def main() -> None:
             scene = Scene()
             monkeypatch.setattr("headrace.runtime.pump.time", _StallingClock())

@@ -71,6 +71,8 @@ class SnapshotMaker:
                 source = self._sources.get(kind)
                 text = "not kept by this node\n" if source is None else _read(source)
                 archive.writestr(f"{kind.name.lower()}.txt", text)
+            for name, text in effect.texts:
+                archive.writestr(name, text)
         return out.getvalue()
 
 

@@ -14,6 +14,7 @@ Invariants: a number is used for one connection only (SH-25); the core gets even
 import asyncio
 import logging
 import socket
+from typing import TYPE_CHECKING
 
 from headrace.base.connection_numbers import make_connection_id
 from headrace.ports.network import ConnectionClosed, ConnectionOpened, SendToConnection
@@ -25,6 +26,9 @@ from headrace.transports.memory import ReceiveMemory, SendMemory
 from headrace.transports.slabs import Slab
 from headrace.wire.numbers import Transport
 from headrace.wire.old_framing import OLD_FRAMING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SWEEP_SECONDS = 1.0
 BACKLOG = 1024
@@ -59,6 +63,7 @@ class TcpListener:
         self.waiting: dict[Connection, None] = {}
         self.waiting_large: dict[Connection, None] = {}
         self.refused_count = 0
+        self.on_gone: Callable[[int], None] = _tell_nobody
         self._shard = shard
         self._counter = 0
         self._connections: dict[int, Connection] = {}
@@ -67,6 +72,7 @@ class TcpListener:
         self._is_paused = False
         self._is_full = False
         self._servers: list[asyncio.Server] = []
+        self._adopting: dict[asyncio.Task[None], None] = {}
         self._sweeper: asyncio.TimerHandle | None = None
         self._all_gone: asyncio.Future[None] | None = None
 
@@ -88,7 +94,7 @@ class TcpListener:
             OSError: The address is in use, or does not belong to this host.
         """
         loop = asyncio.get_running_loop()
-        listening = _bind(*await _resolve(loop, host, port))
+        listening = bind(*await resolve(loop, host, port))
         try:
             server = await loop.create_server(
                 lambda: Connection(self), sock=listening, backlog=BACKLOG
@@ -97,10 +103,37 @@ class TcpListener:
             listening.close()
             raise
         self._servers.append(server)
-        if self._sweeper is None:
-            self._sweeper = loop.call_later(SWEEP_SECONDS, self._sweep_and_rearm)
+        self._start_sweeping()
         bound_host, bound_port = listening.getsockname()[:2]
         return bound_host, bound_port
+
+    def _start_sweeping(self) -> None:
+        if self._sweeper is None:
+            loop = asyncio.get_running_loop()
+            self._sweeper = loop.call_later(SWEEP_SECONDS, self._sweep_and_rearm)
+
+    def adopt(self, accepted: socket.socket, number: int) -> None:
+        """Take a connection that was accepted and numbered for this shard (SH-24).
+
+        The core hears of it before its first frame, and once when it is gone, in any case.
+        """
+        self._start_sweeping()
+        task = asyncio.get_running_loop().create_task(self._adopt(accepted, number))
+        self._adopting[task] = None
+        task.add_done_callback(self._adopting.pop)
+
+    async def _adopt(self, accepted: socket.socket, number: int) -> None:
+        connection = Connection(self)
+        connection.number = number
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, accepted)
+        except OSError as error:
+            accepted.close()
+            _log.info("a connection was handed over and could not be used: %s", error)
+            # It never opened here: whoever counts it must hear of its end all the same.
+            self.inbox.tell(ConnectionOpened(number, Transport.TCP, ""))
+            self.inbox.tell(ConnectionClosed(number))
+            self.on_gone(number)
 
     def stop_accepting(self) -> None:
         """Close the listening sockets; connections stay open."""
@@ -197,13 +230,15 @@ class TcpListener:
 
     def opened(self, connection: Connection) -> None:
         """Register a new connection, number it and inform the core; or refuse it (NW12)."""
-        refusal = self._refuse(connection)
+        is_handed = connection.number > 0  # Shard 0 has looked at the limits of the node.
+        refusal = "" if is_handed else self._refuse(connection)
         if refusal:
             self.refused_count += 1
             connection.abort(refusal)
             return
-        self._counter += 1
-        connection.number = make_connection_id(self._shard, self._counter)
+        if not is_handed:
+            self._counter += 1
+            connection.number = make_connection_id(self._shard, self._counter)
         self._connections[connection.number] = connection
         self._per_address[connection.host] = self._per_address.get(connection.host, 0) + 1
         self.unheard.begin(connection)
@@ -213,7 +248,7 @@ class TcpListener:
             connection.block(PAUSED)
         if self._is_full:
             connection.block(FULL)
-        if len(self.unknown) > self.limits.connections_before_login_max:
+        if not is_handed and len(self.unknown) > self.limits.connections_before_login_max:
             self._drop_oldest_unheard()
 
     def lost(self, connection: Connection) -> None:
@@ -232,6 +267,7 @@ class TcpListener:
             del self._per_address[connection.host]
         self._tell_lost(connection)
         self.inbox.tell(ConnectionClosed(connection.number))
+        self.on_gone(connection.number)
         self.tell_written()
         if self._all_gone is not None and not self._connections and not self._all_gone.done():
             self._all_gone.set_result(None)
@@ -338,7 +374,16 @@ def _expire(deadlines: Deadlines[Connection], reason: str) -> None:
             connection.abort(reason)
 
 
-async def _resolve(
+def show_address(host: str, port: int) -> str:
+    """Return the address of a peer, as logs and the audit log show it."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _tell_nobody(number: int) -> None:
+    """Ignore that a connection is gone: only a node of several shards counts them elsewhere."""
+
+
+async def resolve(
     loop: asyncio.AbstractEventLoop, host: str, port: int
 ) -> tuple[socket.AddressFamily, tuple[str, int]]:
     """Return the address to bind for a name or a number.
@@ -351,7 +396,7 @@ async def _resolve(
     return socket.AddressFamily(family), (str(address[0]), int(address[1]))
 
 
-def _bind(family: socket.AddressFamily, address: tuple[str, int]) -> socket.socket:
+def bind(family: socket.AddressFamily, address: tuple[str, int]) -> socket.socket:
     """Return a socket bound to an address, with the options that connections inherit."""
     is_any = family == socket.AF_INET6 and address[0] == "::"
     bound = socket.create_server(

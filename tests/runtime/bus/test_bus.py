@@ -347,10 +347,10 @@ def test_only_replies_travel_on_the_reply_lane(caplog: pytest.LogCaptureFixture)
     try:
         lane = made.ends(1).lanes[0]
         assert lane is not None
-        os.write(lane.reply, encode_prefix(256, target=0, sender=1) + bus_frame(52))
+        os.write(lane.reply, encode_prefix(256, target=0, sender=1) + bus_frame(49))
         first.until(lambda: bool(first.events))
         assert isinstance(first.events[0], MemberLost)
-        assert "kind 52 on the wrong lane" in caplog.text
+        assert "kind 49 on the wrong lane" in caplog.text
     finally:
         first.close()
         made.close()
@@ -365,13 +365,13 @@ def test_a_frame_for_another_member_is_dropped_and_reported(
     try:
         lane = made.ends(1).lanes[0]
         assert lane is not None
-        os.write(lane.main, encode_prefix(256, target=2, sender=1) + bus_frame(52))
+        os.write(lane.main, encode_prefix(256, target=2, sender=1) + bus_frame(49))
         os.write(lane.main, encode_prefix(256, target=0, sender=1) + bus_frame(42))
         first.turn()
         frames, lost = first.events
         assert isinstance(frames, BusFrames)
         assert [frame[60] for _, frame in frames.frames] == [42]
-        assert lost == FrameLost(1, 52, DropReason.MISROUTED)
+        assert lost == FrameLost(1, 49, DropReason.MISROUTED)
         assert "from member 1 for member 2 arrived at member 0" in caplog.text
     finally:
         first.close()

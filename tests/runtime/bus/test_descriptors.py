@@ -109,8 +109,24 @@ def test_a_shard_that_takes_none_is_refused_and_the_client_sees_the_end(pair: Pa
         each.close()
 
 
+def test_a_shard_that_does_not_keep_up_has_no_room_before_it_refuses(pair: Pair) -> None:
+    """SH-24: so a burst of connections finds other homes."""
+    clients = []
+    while pair.sender.has_room():
+        client, server = accepted()
+        clients.append(client)
+        assert pair.sender.hand_over(SETUP, server) is None
+        assert len(clients) < 2000
+    taken = [handed for handed in pair.receiver.receive() if isinstance(handed, Handed)]
+    assert len(taken) == len(clients) > 1
+    assert pair.sender.has_room()
+    for each in (*clients, *(handed.socket for handed in taken)):
+        each.close()
+
+
 def test_a_shard_that_is_gone_gets_none(pair: Pair) -> None:
     pair.receiver.close()
+    assert not pair.sender.has_room()
     client, server = accepted()
     kind = int(FrameKind.CONNECTION_SETUP)
     assert pair.sender.hand_over(SETUP, server) == BusRefused(2, kind, 0, DropReason.DISCONNECTED)
@@ -153,7 +169,7 @@ def message(frame: bytes, *, target: int = 2, sender: int = 0) -> bytes:
         (message(SETUP, sender=1), 1, 40),
         (message(SETUP) + b"x", 1, 40),
         (message(SETUP)[:-1], 1, 40),
-        (message(bus_frame(FrameKind.LOADED)), 1, 52),
+        (message(bus_frame(FrameKind.GATHER)), 1, 50),
         (message(bus_frame(FrameKind.REPLICA_INBOUND_DONE)), 1, 42),
         (message(bus_frame(FrameKind.CONNECTION_SETUP, connection=0)), 1, 40),
         (message(bytes(256)), 1, 0),

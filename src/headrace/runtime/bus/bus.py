@@ -15,6 +15,7 @@ Invariants: sending never waits; a lane that is full or closed refuses (SH-17);
 
 import logging
 import socket
+import time
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from typing import Any, Protocol
@@ -97,6 +98,7 @@ class Bus:
         self._main: list[tuple[int, Buffer]] = []
         self._replies: list[tuple[int, Buffer]] = []
         self._events: list[BusEvent] = []
+        self.lost: dict[int, str] = {}  # members whose lanes are closed, and why
         self._watcher: Watcher | None = None
         self._announce: Callable[[], None] = _nobody
         self._buffer = bytearray(READ_BYTES)
@@ -231,7 +233,7 @@ class Bus:
         if self._main or self._replies:
             frames = interleave(self._main, self._replies)
             self._main, self._replies = [], []
-            events.insert(0, BusFrames(frames))
+            events.insert(0, BusFrames(frames, time.time_ns() // 1000))
         return events
 
     def _taker(self, sender: int, *, is_reply: bool) -> Callable[[int, bytearray], None]:
@@ -281,6 +283,7 @@ class Bus:
         if not is_lost:
             self._drain(peer)
         self._close(peer)
+        self.lost[peer.member] = cause
         self._events.append(MemberLost(peer.member, cause))
         self._announce()
 

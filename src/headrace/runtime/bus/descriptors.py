@@ -8,6 +8,7 @@ Invariants: after `hand_over` the sender has no copy, whether the frame left or 
 import array
 import errno
 import os
+import select
 import socket
 from collections.abc import Iterator
 
@@ -50,6 +51,12 @@ class DescriptorSender:
         self._socket = sending
         self._own = own
         self._member = member
+        self._room = select.poll()
+        self._room.register(sending, select.POLLOUT)
+
+    def has_room(self) -> bool:
+        """Whether the receiver keeps up: its queue is far from full, and it is there."""
+        return any(found == select.POLLOUT for _, found in self._room.poll(0))
 
     def hand_over(self, frame: bytes, given: socket.socket) -> BusRefused | None:
         """Send a socket with its frame and close it here; return why it was refused, if it was."""

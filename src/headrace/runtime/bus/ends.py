@@ -2,9 +2,9 @@
 
 ```
 supervisor   made = make_bus(shards=3)
-             Popen(..., pass_fds=made.descriptors(k), env={...: made.ends(k).to_text()})
+             Popen(..., pass_fds=made.descriptors(k)), then made.ends(k) on the line to the child
              made.release(k)              the child alone has its ends: their closing is seen
-shard k      bus = Bus(read_ends(text))
+shard k      bus = Bus(ends)           tests and benchmarks pass them as text (`read_ends`)
 ```
 """
 
@@ -141,6 +141,12 @@ class MadeBus:
         """Close all that was neither released nor kept."""
         for member in self._held:
             self.release(member)
+
+
+def count_descriptors(shards: int) -> int:
+    """Return how many descriptors `make_bus` opens for so many shards."""
+    pairs = shards * (shards - 1) // 2
+    return 4 * pairs + 2 * (shards - 1)  # both ends of two lanes; from shard 0 also of sockets
 
 
 def make_bus(

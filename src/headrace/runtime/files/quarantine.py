@@ -28,7 +28,10 @@ _FILE_MODE = 0o600
 
 
 class Quarantine:
-    """Keeps evidence below one folder, created on first use; any thread may call it."""
+    """Keeps evidence below one folder, created on first use.
+
+    Any thread may call it, and all shards of a node share the folder and its numbers.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -70,10 +73,14 @@ class Quarantine:
 
     def _make_case(self) -> Path:
         self.folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
-        numbers = [int(each.name) for each in self.folder.iterdir() if each.name.isdecimal()]
-        case = self.folder / str(max(numbers, default=0) + 1)
-        case.mkdir(mode=FOLDER_MODE)
-        return case
+        while True:
+            numbers = [int(each.name) for each in self.folder.iterdir() if each.name.isdecimal()]
+            case = self.folder / str(max(numbers, default=0) + 1)
+            try:
+                case.mkdir(mode=FOLDER_MODE)
+            except FileExistsError:
+                continue  # Another shard of the node has taken the number meanwhile.
+            return case
 
     def _write_reason(self, case: Path, reason: str) -> None:
         _write(case / REASON_NAME, [reason.encode()])

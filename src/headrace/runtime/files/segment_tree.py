@@ -33,6 +33,7 @@ FILE_MODE = 0o600
 _OURS = re.compile(r"([0-9]{20})\.(log|index|index\.tmp)")
 _PARTITION = re.compile(r"(0|[1-9][0-9]*)-(0|[1-9][0-9]*)")
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+_FENCED = "the partition is fenced and its files are left as they are"
 
 Names: TypeAlias = tuple[str, ...]  # of a folder, from the root down
 
@@ -67,12 +68,9 @@ class SegmentTree:
         """Return the path of a segment, for messages."""
         return self.folder.joinpath(*folder_names(file), segment_name(file.base_offset))
 
-    def sentence(self, file: SegmentFile, verb: str, error: OSError) -> str:
+    def sentence(self, file: SegmentFile, verb: str, error: OSError, so: str = _FENCED) -> str:
         """Report what failed on a file, and the consequence."""
-        return (
-            f"{self.path_of(file)}: cannot {verb} it: {error.strerror}; "
-            "the partition is fenced and its files are left as they are"
-        )
+        return f"{self.path_of(file)}: cannot {verb} it: {error.strerror}; {so}"
 
     @contextmanager
     def opened_folder(self, names: Names, *, make: bool = False) -> Iterator[int]:

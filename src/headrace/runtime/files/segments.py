@@ -64,6 +64,7 @@ QUICK_READ_BYTES_MAX = 128 * KIB
 _TEMPORARY_SUFFIX = ".tmp"
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _OTHERS = "other bytes than the journal has for this place"
+_MADE = "the index is made again when it is needed"
 
 
 class SegmentFilesError(Exception):
@@ -393,7 +394,7 @@ class SegmentFiles:
                 os.close(fd)
         except OSError as error:
             if error.errno != errno.ENOENT:
-                self._complain(self._tree.sentence(effect.file, "read the index of", error))
+                self._complain(self._tree.sentence(effect.file, "read the index of", error, _MADE))
             return IndexRead(effect.token, None)
 
     def _write_index(self, effect: WriteIndex) -> None:
@@ -410,7 +411,7 @@ class SegmentFiles:
                     os.close(fd)
                 os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         except OSError as error:
-            self._complain(self._tree.sentence(effect.file, "write the index of", error))
+            self._complain(self._tree.sentence(effect.file, "write the index of", error, _MADE))
 
     # Removing.
 
