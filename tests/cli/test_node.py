@@ -14,6 +14,7 @@ from headrace.cli.exits import Exit
 from headrace.cli.main import run
 from headrace.cli.node.run import BOOTSTRAP_MODULE
 from headrace.server import shard_count
+from headrace.server.allocation import ShardPlace
 from headrace.server.config.load import ServerConfig
 from tests.watched_nodes import hand_in
 
@@ -24,16 +25,13 @@ class Starts:
     def __init__(self) -> None:
         self.code = 0
         self.config: ServerConfig | None = None
-        self.profile = ""
         self.is_throwaway = False
-        self.cpus: Sequence[int] = ()
+        self.cpus: list[Sequence[int]] = []  # of each shard
         self.was_folder_private = False
 
-    def run(
-        self, config: ServerConfig, *, profile: str, is_throwaway: bool, cpus: Sequence[int]
-    ) -> int:
-        self.config, self.profile, self.is_throwaway = config, profile, is_throwaway
-        self.cpus = cpus
+    def run(self, config: ServerConfig, *, is_throwaway: bool, places: Sequence[ShardPlace]) -> int:
+        self.config, self.is_throwaway = config, is_throwaway
+        self.cpus = [place.cpus for place in places]
         folder = config.server.data_dir
         self.was_folder_private = folder.is_dir() and stat.S_IMODE(folder.stat().st_mode) == 0o700
         return self.code
@@ -57,7 +55,7 @@ def test_serve(starts: Starts) -> None:
     assert run(["serve", "--data", "here", *listen, "--allow-plaintext"]) == 1
     config = starts.config
     assert config is not None
-    assert (starts.profile, config.profile, starts.is_throwaway) == ("serve", "serve", False)
+    assert (config.profile, starts.is_throwaway) == ("serve", False)
     assert config.server.data_dir == Path("here")
     assert str(config.tcp.address) == "0.0.0.0:0"
     assert config.origin("http.address") == "flag --http"
@@ -70,7 +68,7 @@ def test_dev_throws_its_folder_away(starts: Starts) -> None:
     assert run(["dev"]) == 0
     config = starts.config
     assert config is not None
-    assert (starts.profile, config.profile, starts.is_throwaway) == ("dev", "dev", True)
+    assert (config.profile, starts.is_throwaway) == ("dev", True)
     assert starts.was_folder_private
     assert not config.server.data_dir.exists()
     assert config.root.password == b"iggy"
@@ -146,11 +144,6 @@ SHARDS_REFUSED = [
     ("1..3", "server.shards = 1..3 (flag --shards): CPU 2 of the range 1..3 is outside the 2"),
     ("numa:nodes=0,9", "there is no NUMA node 9: this machine has 0"),
     ("numa:cores=2", "NUMA node 0 has too few cores: 2 wanted, and this process may use 1 of it"),
-    # Until a node can run them.
-    ("2", "server.shards = 2 (flag --shards): 2 shards, and this release runs one shard"),
-    ("all", "server.shards = all (flag --shards): 2 shards, and this release runs one shard"),
-    ("0..2", "server.shards = 0..2 (flag --shards): 2 shards, and this release runs one shard"),
-    ("numa:no_ht=false", "(flag --shards): 2 shards, and this release runs one shard"),
 ]
 
 
@@ -204,24 +197,31 @@ def test_a_machine_that_cannot_be_read(
 
 
 @pytest.mark.parametrize(
-    ("shards", "cpus"), [("1", ()), ("0..1", (0,)), ("1..2", (1,)), ("auto", (0,)), ("", ())]
+    ("shards", "cpus"),
+    [
+        *(("1", [()]), ("0..1", [(0,)]), ("1..2", [(1,)]), ("auto", [(0,)]), ("", [(0,)])),
+        *(("2", [(0,), (1,)]), ("all", [(0,), (1,)]), ("0..2", [(0,), (1,)])),
+        ("numa:no_ht=false", [(0,), (1,)]),
+    ],
 )
-def test_one_shard_in_every_form(
-    starts: Starts, machine: Path, shards: str, cpus: tuple[int, ...]
+def test_shards_in_every_form(
+    starts: Starts, machine: Path, shards: str, cpus: list[tuple[int, ...]]
 ) -> None:
-    """SH-5 and SH-7: one that names its CPU is pinned to it."""
+    """SH-5 and SH-7: each keeps to its CPU, but for one that is given as a number."""
     assert run(["serve", "--shards", shards]) == 0
     assert starts.cpus == cpus
 
 
-@pytest.mark.parametrize("command", ["serve", "dev"])
-def test_a_new_folder_has_one_shard(starts: Starts, machine: Path, command: str) -> None:
-    """SH-5: what it has by default is not pinned."""
+@pytest.mark.parametrize(("command", "cpus"), [("serve", [(0,)]), ("dev", [()])])
+def test_the_shards_of_a_new_folder(
+    starts: Starts, machine: Path, command: str, cpus: list[tuple[int, ...]]
+) -> None:
+    """SH-5: of `serve` one for every core, of `dev` one."""
     assert run([command]) == 0
     assert starts.config is not None
     assert starts.config.server.shards is None
     assert starts.config.server.pin_cores
-    assert starts.cpus == ()
+    assert starts.cpus == cpus
 
 
 def test_shards_by_environment_and_file(
@@ -239,7 +239,7 @@ def test_shards_by_environment_and_file(
     monkeypatch.setenv("HEADRACE_SERVER_SHARDS", "1..2")
     monkeypatch.setenv("HEADRACE_SERVER_PIN_CORES", "false")
     assert run(["serve", "--config", str(file)]) == 0
-    assert starts.cpus == ()
+    assert starts.cpus == [()]
 
 
 def test_numa_without_pinning_is_a_warning(
@@ -253,7 +253,7 @@ def test_numa_without_pinning_is_a_warning(
     assert run(["serve", "--shards", "auto"]) == 0
     (told,) = caplog.messages
     assert told.startswith("server.pin_cores = false: the shards of numa:auto (1) are bound to no")
-    assert starts.cpus == ()
+    assert starts.cpus == [()]
 
 
 def test_all_problems_at_once(starts: Starts, capsys: pytest.CaptureFixture[str]) -> None:

@@ -109,7 +109,7 @@ def start_node(folder: Path, *, boot_identity: int = 7) -> Found:
             for path, made in zip(paths, all_configs(pair, layout.shard_count), strict=True):
                 numbered = msgspec.structs.replace(made, start=number)
                 stores[path] = open_one(path, numbered, woken.set)
-            check_starts({path: store.opened for path, store in stores.items()})
+            check_starts({path: store.opened.moment for path, store in stores.items()})
             remove_leftovers(folder, layout)
             for store in stores.values():
                 _work(store, woken, lambda one: one.is_open)

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.server.bootstrap import _serve, _show_once
+from headrace.server.bootstrap import _serve
 from headrace.server.config.load import load_config
 from headrace.server.node import Node
+from headrace.server.root_password import show_once
 from headrace.shard.shard import Shard
 
 
@@ -44,7 +45,7 @@ def test_a_secret_is_shown_once_on_the_terminal_if_there_is_one(
     }
     for name, stream in streams.items():
         monkeypatch.setattr(sys, name, stream)
-    _show_once("secret")
+    show_once("secret")
     assert {name: stream.getvalue() for name, stream in streams.items()} == {
         "stderr": "",
         "stdout": "",

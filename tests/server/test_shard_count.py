@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headrace.server import shard_count
-from headrace.server.allocation import Allocation, AllocationError, ShardPlace
+from headrace.server.allocation import Allocation, AllocationError, ShardPlace, Topology
 from headrace.server.config.load import load_config
 from headrace.server.config.sections import ServerConfig
 from headrace.server.folders import FolderRefusedError, read_layout, read_shard_count
@@ -56,9 +56,24 @@ def test_a_folder_that_tells_no_count(tmp_path: Path) -> None:
 def test_a_folder_keeps_its_count(tmp_path: Path) -> None:
     """SH-5, and SH-6: three shards on two CPUs are no error where nobody has asked for them."""
     assert settle_shards(config(), folder=with_shards(tmp_path, 1)) == Allocation((ShardPlace(),))
-    assert refusal(config(), with_shards(tmp_path, 3)) == (
-        f"server.shards = 3 (of the folder {tmp_path}): 3 shards, and this release runs one shard"
+    kept = settle_shards(config(), folder=with_shards(tmp_path, 3))
+    assert kept.shards == (ShardPlace(),) * 3
+    assert kept.warnings == ("3 shards share 2 CPUs (0, 1); they are not pinned",)
+
+
+def test_a_new_folder_gets_a_shard_for_every_core(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SH-5: of `serve`; where NUMA nodes are not shown, for every CPU. `dev` has one shard."""
+    both = (ShardPlace((0,)), ShardPlace((1,)))
+    monkeypatch.setattr(shard_count, "SYSTEM", tmp_path)  # shows nothing
+    assert settle_shards(config(), folder=None).shards == both
+    monkeypatch.setattr(
+        shard_count, "read_topology", lambda *_: Topology({0: (0, 1)}, {0: (0, 1), 1: (0, 1)})
     )
+    assert settle_shards(config(), folder=None).shards == (ShardPlace((0,), 0),)
+    developed = load_config(None, {}, {}, "dev")
+    assert settle_shards(developed, folder=None).shards == (ShardPlace(),)
 
 
 def test_what_is_given_wins(tmp_path: Path) -> None:
@@ -72,9 +87,9 @@ def test_what_is_given_wins(tmp_path: Path) -> None:
 
 def test_more_shards_than_cpus_may_be_asked_for_without_pinning() -> None:
     """SH-6 and SH-7."""
-    assert refusal(config(shards="3", pin_cores="false"), None) == (
-        "server.shards = 3 (flag --shards): 3 shards, and this release runs one shard"
-    )
+    settled = settle_shards(config(shards="3", pin_cores="false"), folder=None)
+    assert settled.shards == (ShardPlace(),) * 3
+    assert settled.warnings == ("3 shards share 2 CPUs (0, 1); they are not pinned",)
 
 
 def test_a_count_that_no_node_has_written(tmp_path: Path) -> None:

@@ -30,12 +30,12 @@ def test_a_store_knows_its_last_start_and_whether_its_groups_lived() -> None:
 
 
 def test_a_store_that_is_older_is_refused() -> None:
-    stores = {
-        Path("metadata"): lived(config(start=6), is_begun=True),
-        Path("shards"): lived(config(start=5), is_begun=True),
+    moments = {
+        Path("metadata"): lived(config(start=6), is_begun=True).moment,
+        Path("shards"): lived(config(start=5), is_begun=True).moment,
     }
     with pytest.raises(FolderRefusedError, match="shards is as of start 5 of the node, and metad"):
-        check_starts(stores)
+        check_starts(moments)
 
 
 def test_every_start_has_a_higher_number(tmp_path: Path) -> None:

@@ -26,6 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+import msgspec
+
 from headrace.base.placement import SHARDS_MAX
 
 SYSTEM = Path("/sys/devices/system")
@@ -44,8 +46,7 @@ class AllocationError(ValueError):
     """The shards that are wanted cannot be; the text is a sentence with the numbers."""
 
 
-@dataclass(frozen=True)
-class Count:
+class Count(msgspec.Struct, frozen=True, tag=True):
     """A number of shards."""
 
     shards: int
@@ -54,16 +55,14 @@ class Count:
         return str(self.shards)
 
 
-@dataclass(frozen=True)
-class AllCpus:
+class AllCpus(msgspec.Struct, frozen=True, tag=True):
     """One shard for every allowed CPU."""
 
     def __str__(self) -> str:
         return _ALL
 
 
-@dataclass(frozen=True)
-class CpuRange:
+class CpuRange(msgspec.Struct, frozen=True, tag=True):
     """One shard for each CPU from the first up to the end, which is not part of it."""
 
     first: int
@@ -73,8 +72,7 @@ class CpuRange:
         return f"{self.first}..{self.end}"
 
 
-@dataclass(frozen=True)
-class Numa:
+class Numa(msgspec.Struct, frozen=True, tag=True):
     """Cores of NUMA nodes; no nodes are all of them, no number of cores is all of a node."""
 
     nodes: tuple[int, ...] = ()
@@ -91,9 +89,8 @@ class Numa:
 
 Wanted: TypeAlias = Count | AllCpus | CpuRange | Numa
 
-# Of a folder that no node has used, where `server.shards` is empty: of `serve` it becomes `Numa()`
-# with the first release that runs several shards.
-NEW_FOLDER: Mapping[str, Wanted] = {"serve": Count(1), "dev": Count(1)}
+# Of a folder that no node has used, where `server.shards` is empty.
+NEW_FOLDER: Mapping[str, Wanted] = {"serve": Numa(), "dev": Count(1)}
 
 
 @dataclass(frozen=True)

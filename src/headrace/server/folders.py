@@ -76,10 +76,11 @@ class StrangeFolderError(Exception):
 
 
 @contextmanager
-def hold_folder(folder: Path) -> Iterator[None]:
-    """Create a folder if it does not exist, and lock it.
+def hold_folder(folder: Path) -> Iterator[int]:
+    """Create a folder if it does not exist, and lock it; return the descriptor that has the lock.
 
-    A folder of something else is not touched.
+    The lock holds until every process that inherited the descriptor has ended. A folder of
+    something else is not touched.
 
     Raises:
         StrangeFolderError: It holds files, and none of them is a node's.
@@ -97,7 +98,7 @@ def hold_folder(folder: Path) -> Iterator[None]:
         folder.chmod(FOLDER_MODE)
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
-        yield
+        yield fd
     finally:
         os.close(fd)
 
@@ -272,18 +273,6 @@ def _sync_file(path: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
-
-
-def check_shard_count(folder: Path, layout: LayoutRecord, shard_count: int) -> None:
-    """Compare the number of shards of a folder with that of the node that opens it.
-
-    Raises:
-        FolderRefusedError: They differ.
-    """
-    if layout.shard_count != shard_count:
-        raise FolderRefusedError(
-            f"{folder / LAYOUT_NAME}: the folder has {layout.shard_count} shards, not {shard_count}"
-        )
 
 
 class OpenedStore:

@@ -92,7 +92,7 @@ def change_shard_count(
     assert count > 0, "the configuration was checked"
     old = check_layout(folder, configs[0])
     with _opened_stores(folder, old, configs) as stores:
-        check_starts({path: store.opened for path, store in stores.items()})
+        check_starts({path: store.opened.moment for path, store in stores.items()})
         new = msgspec.structs.replace(old, shard_count=count, generation=old.generation + 1)
         with _told(old, count):
             remove_leftovers(folder, old)

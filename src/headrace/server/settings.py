@@ -6,6 +6,7 @@ import msgspec
 
 from headrace.base.endpoints import Endpoint
 from headrace.base.limits import HEADER_BYTES
+from headrace.base.placement import Placement
 from headrace.metadata.admission import TopicDefaults
 from headrace.partitions.options import AheadPolicy
 from headrace.runtime.credentials import HashParameters
@@ -88,9 +89,15 @@ def _plane_config(config: ServerConfig, number: int, journal: int) -> PlaneConfi
 
 
 def shard_settings(
-    config: ServerConfig, cluster: int, version: str, root_password_hash: str
+    config: ServerConfig,
+    cluster: int,
+    version: str,
+    root_password_hash: str,
+    *,
+    placement: Placement,
+    supported_time: int,
 ) -> ShardSettings:
-    """Return the settings of the one shard."""
+    """Return the settings of one shard."""
     major, minor, patch = (int(part) for part in version.split(".")[:3])
     policy = (
         AheadPolicy.CLAMP if config.consumers.offset_ahead_policy == "clamp" else (AheadPolicy.FAIL)
@@ -98,6 +105,8 @@ def shard_settings(
     return ShardSettings(
         metadata=_plane_config(config, cluster, 0),
         data=_plane_config(config, cluster, 1),
+        placement=placement,
+        supported_time=supported_time,
         topic_defaults=TopicDefaults(
             message_expiry=config.topics.message_expiry,
             max_topic_size=config.topics.max_topic_size,

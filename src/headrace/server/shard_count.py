@@ -1,6 +1,7 @@
 """Settles which shards a node starts with, before it touches a file or a port (SH-8).
 
-What is given wins; else a folder keeps its count, and a new one gets that of `NEW_FOLDER`.
+What is given wins; else a folder keeps its count, and a new one gets that of `NEW_FOLDER`. On a
+machine that does not show its NUMA nodes a new folder gets a shard for every allowed CPU instead.
 """
 
 import logging
@@ -10,6 +11,7 @@ from headrace.runtime.pinning import allowed_cpus
 from headrace.server.allocation import (
     NEW_FOLDER,
     SYSTEM,
+    AllCpus,
     Allocation,
     AllocationError,
     Count,
@@ -51,19 +53,25 @@ def _want(config: ServerConfig, folder: Path | None) -> tuple[Wanted, str]:
     kept = None if folder is None else read_shard_count(folder)
     if kept is not None:
         return Count(kept), f"of the folder {folder}"
-    return NEW_FOLDER[config.profile], "default of a new folder"
+    return _default(config), "default of a new folder"
+
+
+def _default(config: ServerConfig) -> Wanted:
+    wanted = NEW_FOLDER[config.profile]
+    if isinstance(wanted, Numa):
+        try:
+            read_topology(SYSTEM, allowed_cpus())
+        except AllocationError:
+            return AllCpus()  # Nobody has asked for NUMA nodes: their lack is no error.
+    return wanted
 
 
 def _allocate(config: ServerConfig, wanted: Wanted) -> Allocation:
     cpus = allowed_cpus()
-    allocation = allocate(
+    return allocate(
         wanted,
         allowed=cpus,
         topology=read_topology(SYSTEM, cpus) if isinstance(wanted, Numa) else None,
         pin_cores=config.server.pin_cores,
         is_given=config.server.shards is not None,
     )
-    # ONE SHARD: all that stands between a node and several shards. It goes when they can run.
-    if len(allocation.shards) > 1:
-        raise AllocationError(f"{len(allocation.shards)} shards, and this release runs one shard")
-    return allocation

@@ -9,8 +9,7 @@ from pathlib import Path
 from headrace.runtime.files.whole import read_file
 from headrace.server.folders import FolderRefusedError
 from headrace.storage.config import SUPERBLOCK_NAME
-from headrace.storage.moments import find_older
-from headrace.storage.store import Opened
+from headrace.storage.moments import Moment, find_older
 from headrace.storage.superblock import choose_superblock, decode_superblock
 from headrace.wire.errors import CorruptError
 
@@ -28,12 +27,12 @@ def _last_start(store: Path) -> int:
         return 0  # Opening the store reports the error.
 
 
-def check_starts(stores: Mapping[Path, Opened]) -> None:
+def check_starts(moments: Mapping[Path, Moment]) -> None:
     """Compare the starts that the stores of a node have recorded.
 
     Raises:
         FolderRefusedError: One of them is older than another; nothing was changed.
     """
-    older = find_older({str(path): opened.moment for path, opened in stores.items()})
+    older = find_older({str(path): moment for path, moment in moments.items()})
     if older is not None:
         raise FolderRefusedError(older[1])

@@ -39,7 +39,7 @@ def node_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--shards",
             metavar="N|auto|all|A..B|numa:...",
-            help="Processes that share the partitions. [the folder's; 1]",
+            help="Processes that share the partitions. [the folder's; new: dev 1, serve auto]",
         ),
         click.option("--data", metavar="DIR", help="Folder of all data."),
     ):
@@ -95,16 +95,14 @@ def _run_node(profile: str, file: Path | None, options: dict[str, str | None]) -
     flags = flags_of(options)
     config = load_config(profile, file, flags)
     is_throwaway = profile == "dev" and config.origin("server.data_dir") == "default"
-    (place,) = _settle_shards(config, None if is_throwaway else config.server.data_dir)
+    places = _settle_shards(config, None if is_throwaway else config.server.data_dir)
     with ExitStack() as stack:
         if is_throwaway:
             module = importlib.import_module(THROWAWAY_MODULE)
             folder = stack.enter_context(module.throwaway_folder())
             config = load_config(profile, file, flags | {"server.data_dir": str(folder)})
         bootstrap = importlib.import_module(BOOTSTRAP_MODULE)
-        code: int = bootstrap.run(
-            config, profile=profile, is_throwaway=is_throwaway, cpus=place.cpus
-        )
+        code: int = bootstrap.run(config, is_throwaway=is_throwaway, places=places)
     return code
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.cli.node.shards import tell_missing
 from headrace.cli.nouns.own_commands import ask_if_supported
 from headrace.wire.numbers import ConsumerKind
 
@@ -15,9 +16,15 @@ if TYPE_CHECKING:
 
 
 def ask_holders(client: Client, topic: TopicName) -> tuple[Holder, ...] | None:
-    """Return the consumers that keep most; None if the server does not report them."""
+    """Return the consumers that keep most; None if the server does not report them.
+
+    Shards that did not answer are named on stderr.
+    """
     found = ask_if_supported(lambda: client.get_holders(topic))
-    return None if found is None else found.holders
+    if found is None:
+        return None
+    tell_missing(found.missing, "who keeps messages of its partitions is not known")
+    return found.holders
 
 
 def describe_holders(client: Client, topic: TopicName) -> Values:

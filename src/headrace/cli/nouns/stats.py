@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headrace.base.placement import SHARDS_MAX
 from headrace.cli.connect.target import with_client
+from headrace.cli.node.shards import tell_missing
 from headrace.cli.show.output import Record, Values, with_output
 
 if TYPE_CHECKING:
@@ -19,10 +21,18 @@ COUNTERS_MODULE = "headrace.cli.nouns.node_counters"  # loads the client's error
 
 
 @click.command(short_help="Show a node in numbers.")
+@click.option(
+    "--shard",
+    metavar="K",
+    type=click.IntRange(0, SHARDS_MAX - 1),
+    help="The counters of this shard alone; without it, those of all added up.",
+)
 @with_output
 @with_client
-def stats(client: Client) -> Record:
+def stats(client: Client, shard: int | None) -> Record:
     """Show a node in numbers: its machine, what it holds, and every counter.
+
+    The counters of all shards are added up; a shard that does not answer within 3 s is named.
 
     A counter is there once it has counted. Most count since the node started; those of `memory`,
     and those that end in `open`, `waiting` and `now`, say how much there is. Those of `time` are
@@ -30,8 +40,23 @@ def stats(client: Client) -> Record:
 
     Example: headrace stats -o json
     """
-    counted = importlib.import_module(COUNTERS_MODULE).ask_counters(client)
-    return Record(describe_stats(client.get_stats(), counted))
+    module = importlib.import_module(COUNTERS_MODULE)
+    if shard is not None:
+        return Record(describe_counters(shard, module.ask_shard_counters(client, shard)))
+    counted = module.ask_counters(client)
+    found = client.get_stats()
+    if counted:
+        tell_missing(counted.missing, "its counters are not here, other figures are the last known")
+    return Record(describe_stats(found, counted))
+
+
+def describe_counters(shard: int, counted: NodeCounters) -> Values:
+    """Return the counters of one shard as values for programs."""
+    return {"shard": shard, "profile": counted.profile, "counters": _counters(counted)}
+
+
+def _counters(counted: NodeCounters) -> list[Values]:
+    return [{"name": each.name, "value": each.value} for each in counted.counters]
 
 
 def describe_stats(found: Stats, counted: NodeCounters | None) -> Values:
@@ -45,9 +70,6 @@ def describe_stats(found: Stats, counted: NodeCounters | None) -> Values:
             "misses": each.misses,
         }
         for each in found.cache_metrics
-    ]
-    counters: list[Values] = [
-        {"name": each.name, "value": each.value} for each in (counted.counters if counted else ())
     ]
     return {
         "version": found.server_version,
@@ -76,6 +98,7 @@ def describe_stats(found: Stats, counted: NodeCounters | None) -> Values:
         "messages_size_bytes": found.messages_size_bytes,
         "clients_count": found.clients_count,
         "consumer_groups_count": found.consumer_groups_count,
+        "missing_shards": list(counted.missing) if counted else [],
         "cache": caches,
-        "counters": counters,
+        "counters": _counters(counted) if counted else [],
     }

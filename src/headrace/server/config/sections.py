@@ -29,6 +29,7 @@ from headrace.base.limits import (
     USERNAME_BYTES_MIN,
 )
 from headrace.base.secret import Secret
+from headrace.runtime.bus.ends import CAPACITY, CAPACITY_MAX
 from headrace.server.allocation import Wanted
 from headrace.server.config.kinds import (
     DAY,
@@ -81,7 +82,7 @@ class ServerSection(msgspec.Struct, frozen=True, kw_only=True):
         Setting(
             Shards(),
             "processes that share the partitions, one per core; empty: as many as the folder has,"
-            " of a new one 1; more than 1 is refused for now",
+            " of a new one 1 under dev and auto under serve",
             "--shards",
         ),
     ] = None
@@ -97,6 +98,17 @@ class ServerSection(msgspec.Struct, frozen=True, kw_only=True):
         Micros,
         Setting(duration(SECOND, 10 * MINUTE), "how long a stop may wait for requests in flight"),
     ] = Micros(10 * SECOND)
+    shutdown_join_timeout: Annotated[
+        Micros,
+        Setting(
+            duration(SECOND, 15 * MINUTE),
+            "how long a stop may take until all shards have ended; then they are killed",
+        ),
+    ] = Micros(30 * SECOND)
+    skip_shard_zero_for_clients: Annotated[
+        bool,
+        Setting(Flag(), "whether shard 0 gives all clients to other shards, if there are some"),
+    ] = False
     reconcile_interval: Annotated[
         Micros,
         Setting(
@@ -104,6 +116,20 @@ class ServerSection(msgspec.Struct, frozen=True, kw_only=True):
             "how often partitions are compared with the metadata, if no change asks for it earlier",
         ),
     ] = Micros(SECOND)
+
+
+class BusSection(msgspec.Struct, frozen=True, kw_only=True):
+    """The lanes between the shards of a node."""
+
+    inbox_capacity: Annotated[
+        int, Setting(count(1, CAPACITY_MAX), "frames that may wait on a lane for their shard")
+    ] = CAPACITY
+    reply_inbox_capacity: Annotated[
+        int,
+        Setting(
+            count(1, CAPACITY_MAX), "requests to one shard that may wait for their reply at once"
+        ),
+    ] = CAPACITY
 
 
 class RootSection(msgspec.Struct, frozen=True, kw_only=True):
@@ -495,6 +521,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     profile: Profile = "serve"
     server: ServerSection = ServerSection()
+    bus: BusSection = BusSection()
     root: RootSection = RootSection()
     tcp: TcpSection = TcpSection()
     websocket: WebSocketSection = WebSocketSection()
