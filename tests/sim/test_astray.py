@@ -43,7 +43,7 @@ class Stage:
         self.agenda = Agenda()
         self.events: list[SegmentEvent] = []
         self.folder = Folder(
-            FolderOptions(), Prng(seed), self.agenda, self.events.append, Astray(Prng(seed))
+            FolderOptions(), Prng(seed), self.agenda, (self.events.append,), Astray(Prng(seed))
         )
         for token, (file, letter) in enumerate(((FILE, b"a"), (TWIN, b"b")), 1):
             self.do(WriteSegment(token, file, 0, (image(file, letter),)))

@@ -37,7 +37,7 @@ class Stage:
         self.agenda = Agenda()
         self.events: list[SegmentEvent] = []
         self.folder = Folder(
-            FolderOptions(), Prng(seed), self.agenda, self.events.append, Astray(Prng(seed))
+            FolderOptions(), Prng(seed), self.agenda, (self.events.append,), Astray(Prng(seed))
         )
 
     def do(self, *effects: SegmentEffect) -> list[SegmentEvent]:

@@ -27,8 +27,10 @@ class Bench:
         for endpoint in (0, 1, 2, CLIENT):
             self.network.attach(endpoint, self.receiver(endpoint))
 
-    def receiver(self, target: int) -> Callable[[int, bytes], None]:
-        return lambda source, frame: self.arrived.append((self.agenda.now, source, target, frame))
+    def receiver(self, target: int) -> Callable[[int, bytes, int], None]:
+        return lambda source, frame, _: self.arrived.append(
+            (self.agenda.now, source, target, frame)
+        )
 
     def drain(self) -> list[bytes]:
         while self.agenda:

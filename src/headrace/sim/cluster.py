@@ -1,7 +1,8 @@
 """The nodes of a simulation: their turns, their effects, their lives, and what strikes them.
 
-Nodes take turns: what arrived since the last turn goes in, effects come out and are carried out one
-by one. A crash can fall between any two effects of one step.
+A node has one pump for each part of its software that runs by itself. Pumps take turns: what
+arrived since the last turn goes in, effects come out and are carried out one by one. A crash can
+fall between any two effects of one step.
 """
 
 from collections import Counter
@@ -14,7 +15,7 @@ from headrace.sim.agenda import MILLISECOND, SECOND, Agenda, draw_delay
 from headrace.sim.checks import Checks
 from headrace.sim.inbox import Connected
 from headrace.sim.network import Network
-from headrace.sim.node import Node
+from headrace.sim.node import Node, Pump
 from headrace.sim.options import RunOptions
 from headrace.sim.software import R, Refused, Software, Wiped
 from headrace.sim.trace import Trace
@@ -23,8 +24,9 @@ from headrace.sim.violation import SimViolationError
 TICK = 10 * MILLISECOND
 WALL_START = 1_700_000_000 * SECOND
 
-_TURN_MEAN = 40
 _STALL_TICKS = 2
+_TURN_MEANS = (40, 40, 40, 3_000)  # of parts of a node that has several
+_NOTICED_MEAN = 20 * MILLISECOND  # until a supervisor has noticed that a part of a node is gone
 
 
 class Cluster(Generic[R]):
@@ -57,103 +59,128 @@ class Cluster(Generic[R]):
     def _make_node(self, index: int, prng: Prng) -> Node[R]:
         draws = prng.fork("disk")
         node: Node[R] = Node(index, *self._software.equip(index, draws))
-        node.tick_length = TICK + draws.between(-400, 400)
+        self._make_pumps(node, draws)
         node.wall_skew = draws.between(-3_600, 3_600) * SECOND
         self._software.format(node)
         self.counted += [medium.events for medium in node.media]
-        self.network.attach(index, lambda source, frame: self._arrived(index, source, frame))
+        self.network.attach(
+            index, lambda source, frame, part: self._arrived(index, source, frame, part)
+        )
         return node
+
+    def _make_pumps(self, node: Node[R], draws: Prng) -> None:
+        count = self._software.part_count(node)
+        node.pumps = tuple(Pump(node, part) for part in range(count))
+        node.pumps[0].tick_length = TICK + draws.between(-400, 400)
+        more = Prng(self.options.seed).fork(f"pumps of {node.index}")  # apart from other draws
+        for pump in node.pumps[1:]:
+            pump.tick_length = TICK + more.between(-400, 400)
+        if count > 1:
+            for pump in node.pumps:
+                pump.turn_mean = more.choice(_TURN_MEANS)
 
     # A node's turns
 
-    def _tick(self, argument: tuple[Node[R], int]) -> None:
-        node, life = argument
-        if node.life != life:
+    def _tick(self, argument: tuple[Pump[R], int]) -> None:
+        pump, life = argument
+        if pump.node.life != life or pump.is_ended:
             return
-        self.agenda.after(node.tick_length, self._tick, argument)
-        if node.is_paused:
+        self.agenda.after(pump.tick_length, self._tick, argument)
+        if pump.is_paused:
             return
-        self._tell_time(node)
-        if node.life == life:
-            self._software.observe(node)
+        self._tell_time(pump)
+        if pump.node.life == life and not pump.is_ended:
+            self._software.observe(pump)
 
-    def _tell_time(self, node: Node[R]) -> None:
-        node.told_ticks = node.ticks_at(self.agenda.now)
-        self._step(node, Ticked(node.told_ticks, self._wall(node)))
+    def _tell_time(self, pump: Pump[R]) -> None:
+        pump.told_ticks = pump.ticks_at(self.agenda.now)
+        self._step(pump, Ticked(pump.told_ticks, self._wall(pump.node)))
 
     def _wall(self, node: Node[R]) -> int:
         return max(0, WALL_START + node.wall_skew + self.agenda.now)
 
-    def plan_turn(self, node: Node[R]) -> None:
-        """Let a node take a turn soon."""
-        if not (node.is_turn_planned or node.is_paused):
-            node.is_turn_planned = True
-            delay = draw_delay(self.schedule, _TURN_MEAN)
-            self.agenda.after(delay, self._turn, (node, node.life))
+    def plan_turn(self, pump: Pump[R]) -> None:
+        """Let a pump take a turn soon."""
+        if not (pump.is_turn_planned or pump.is_paused):
+            pump.is_turn_planned = True
+            delay = draw_delay(self.schedule, pump.turn_mean)
+            self.agenda.after(delay, self._turn, (pump, pump.node.life))
 
-    def _turn(self, argument: tuple[Node[R], int]) -> None:
-        node, life = argument
-        if node.life != life:
+    def _turn(self, argument: tuple[Pump[R], int]) -> None:
+        pump, life = argument
+        node = pump.node
+        if node.life != life or pump.is_ended:
             return
-        node.is_turn_planned = False
-        if node.is_paused:
+        pump.is_turn_planned = False
+        if pump.is_paused:
             return
-        if node.ticks_at(self.agenda.now) - node.told_ticks >= _STALL_TICKS:
-            self._tell_time(node)  # As the loop of a real node does, before requests.
-            if node.life != life:
+        if pump.ticks_at(self.agenda.now) - pump.told_ticks >= _STALL_TICKS:
+            self._tell_time(pump)  # As the loop of a real node does, before requests.
+            if node.life != life or pump.is_ended:
                 return
-        for event in node.inbox.take(self._wall(node), is_reading=node.is_reading):
-            self._step(node, event)
-            if node.life != life:
+        for event in pump.inbox.take(self._wall(node), is_reading=pump.is_reading):
+            self._step(pump, event)
+            if node.life != life or pump.is_ended:
                 return
 
-    def _step(self, node: Node[R], event: Any) -> None:  # noqa: ANN401  # the software's own kinds
-        running = node.running
+    def _step(self, pump: Pump[R], event: Any) -> None:  # noqa: ANN401  # the software's own kinds
+        running = pump.node.running
         assert running is not None
-        self.trace.add(self.agenda.now, node.index, event)
-        effects = running.step(event)
-        self._checks.check(running.components())
-        self._software.stepped(node, event, effects)
-        self._carry_out(node, effects)
+        self.trace.add(self.agenda.now, pump.label, event)
+        part = self._software.parts(running)[pump.index]
+        effects = part.step(event)
+        self._checks.check(part.components())
+        self._software.stepped(pump, event, effects)
+        self._carry_out(pump, effects)
 
-    def _carry_out(self, node: Node[R], effects: Sequence[Any]) -> None:
+    def _carry_out(self, pump: Pump[R], effects: Sequence[Any]) -> None:
         """Do what a step asks for, in order; the node may crash between any two."""
-        now, trace, index, life = self.agenda.now, self.trace, node.index, node.life
-        carriers = self._software.carriers
+        now, trace, label, node = self.agenda.now, self.trace, pump.label, pump.node
+        carriers, life = self._software.carriers, node.life
         for effect in effects:
             if node.effects_left >= 0:
                 node.effects_left -= 1
                 if node.effects_left < 0:
                     self.count("world.crashed_between_effects")
-                    self.crash(index, is_power=node.is_power_next)
+                    self._crash_at(pump)
                     return
-            trace.add(now, index, effect)
-            carriers[type(effect)](node, effect)
+            trace.add(now, label, effect)
+            carriers[type(effect)](pump, effect)
             assert node.life == life
 
-    def completed(self, index: int, event: object) -> None:
-        """Let the answer to an effect wait for the node's next turn."""
-        node = self.nodes[index]
-        node.inbox.put(event)
-        self.plan_turn(node)
+    def _crash_at(self, pump: Pump[R]) -> None:
+        node = pump.node
+        if node.is_one_next and len(node.pumps) > 1:
+            self.kill_part(node.index, pump.index)
+        else:
+            self.crash(node.index, is_power=node.is_power_next)
 
-    def _arrived(self, index: int, source: int, frame: bytes) -> None:
+    def completed(self, index: int, event: object, part: int = 0) -> None:
+        """Let the answer to an effect wait for the next turn of a pump."""
+        pump = self.nodes[index].pumps[part]
+        pump.inbox.put(event)
+        self.plan_turn(pump)
+
+    def _arrived(self, index: int, source: int, frame: bytes, part: int) -> None:
         node = self.nodes[index]
-        if node.running is None:
+        pump = node.pumps[part]
+        if node.running is None or pump.is_ended:
             return
         if source < self.replica_count:
-            node.inbox.put_frame(source, frame)
+            pump.inbox.put_frame(source, frame)
         else:
-            node.inbox.put_connected((0, frame))
-        self.plan_turn(node)
+            pump.inbox.put_connected((0, frame))
+        self.plan_turn(pump)
 
-    def connected(self, index: int, event: Connected) -> bool:
-        """Let what a client did wait for the node's next turn; return whether the node is up."""
+    def connected(self, index: int, event: Connected, part: int = 0) -> bool:
+        """Let what a client did wait for the next turn of a pump; return whether it is up."""
         node = self.nodes[index]
-        if node.running is not None:
-            node.inbox.put_connected(event)
-            self.plan_turn(node)
-        return node.running is not None
+        pump = node.pumps[part]
+        is_up = node.running is not None and not pump.is_ended
+        if is_up:
+            pump.inbox.put_connected(event)
+            self.plan_turn(pump)
+        return is_up
 
     # A node's life
 
@@ -172,15 +199,17 @@ class Cluster(Generic[R]):
             return
         booted.running = opened
         booted.booted_at = self.agenda.now
-        booted.told_ticks = 0
-        booted.is_paused = booted.is_turn_planned = False
-        booted.is_reading = True
+        for pump in booted.pumps:
+            pump.begin()
         self.count("world.booted")
         self.trace.add(self.agenda.now, node, f"boot {booted.life}")
-        effects = opened.start()
+        started = [part.start() for part in self._software.parts(opened)]
         self._software.booted(booted)
-        self.agenda.after(booted.tick_length, self._tick, (booted, booted.life))
-        self._carry_out(booted, effects)
+        life = booted.life
+        for pump, effects in zip(booted.pumps, started, strict=True):
+            if booted.life == life and not pump.is_ended:
+                self.agenda.after(pump.tick_length, self._tick, (pump, life))
+                self._carry_out(pump, effects)
 
     def _replace_disk(self, node: Node[R]) -> None:
         """Format disks that hold nothing usable; only damage may have brought them there."""
@@ -205,9 +234,9 @@ class Cluster(Generic[R]):
         for medium in node.media:
             medium.is_full = False
         self._software.heal(node, is_core=is_core)
-        if not is_core:
+        if not is_core or any(pump.is_ended for pump in node.pumps):
             self.crash(node.index, is_power=False)
-        elif node.is_paused:
+        else:
             self.resume(node.index)
         if is_core and node.running is None:
             self.boot(node.index)
@@ -242,17 +271,49 @@ class Cluster(Generic[R]):
         crashed.running = None
         crashed.life += 1
         crashed.effects_left = -1
-        crashed.inbox.clear()
+        for pump in crashed.pumps:
+            pump.inbox.clear()
         for medium in crashed.media:
             medium.crash(is_power=is_power)
         if is_power:
             crashed.boot_identity += 1
         self.on_down(node)
 
-    def crash_between_effects(self, node: int, effects: int, *, is_power: bool) -> None:
-        """Crash a node once it has carried out that many effects."""
+    def crash_between_effects(
+        self, node: int, effects: int, *, is_power: bool, is_one: bool = False
+    ) -> None:
+        """Crash a node, or one part of it, once it has carried out that many effects."""
         self.nodes[node].effects_left = effects
         self.nodes[node].is_power_next = is_power
+        self.nodes[node].is_one_next = is_one
+
+    def kill_part(self, node: int, part: int) -> None:
+        """End one part of a node alone: the others go on until its supervisor has noticed."""
+        killed = self.nodes[node]
+        pump = killed.pumps[part]
+        if killed.running is None or pump.is_ended:
+            return
+        self.count("world.part_killed")
+        self.trace.add(self.agenda.now, pump.label, "killed alone")
+        pump.is_ended = True
+        pump.inbox.clear()
+        self._software.part_down(pump)
+        delay = draw_delay(self.schedule, _NOTICED_MEAN)
+        self.agenda.after(delay, self._notice, (killed, killed.life))
+
+    def part_count(self, node: int) -> int:
+        """Return how many parts a node has."""
+        return len(self.nodes[node].pumps)
+
+    def disturb_lane(self, node: int, pair: tuple[int, int], until: int, *, is_full: bool) -> None:
+        """Hold a lane between two parts of a node until then, or let it take nothing."""
+        self.trace.add(self.agenda.now, node, f"lane {pair} {'full' if is_full else 'held'}")
+        self._software.disturb_lane(self.nodes[node], pair, until, is_full=is_full)
+
+    def _notice(self, argument: tuple[Node[R], int]) -> None:
+        node, life = argument
+        if node.life == life:
+            self.crash(node.index, is_power=False)
 
     def wipe(self, node: int) -> None:
         """Empty the disks of a node that is down."""
@@ -264,19 +325,24 @@ class Cluster(Generic[R]):
             for medium in wiped.media:
                 medium.wipe()
 
-    def pause(self, node: int) -> None:
-        """Stop a node without ending it; its clock goes on."""
-        self.count("world.paused")
-        self.trace.add(self.agenda.now, node, "paused")
-        self.nodes[node].is_paused = True
+    def pause(self, node: int, part: int | None = None) -> None:
+        """Stop a node, or one part of it, without ending it; its clock goes on."""
+        self.count("world.paused" if part is None else "world.part_paused")
+        pumps = self.nodes[node].pumps if part is None else self.nodes[node].pumps[part : part + 1]
+        self.trace.add(self.agenda.now, node if part is None else pumps[0].label, "paused")
+        for pump in pumps:
+            pump.is_paused = True
 
     def resume(self, node: int) -> None:
-        """Let a paused node go on with all that waits."""
+        """Let all paused parts of a node go on with all that waits."""
         resumed = self.nodes[node]
-        if resumed.running is not None and resumed.is_paused:
-            resumed.is_paused = False
-            self.trace.add(self.agenda.now, node, "resumed")
-            self.plan_turn(resumed)
+        if resumed.running is None:
+            return
+        for pump in resumed.pumps:
+            if pump.is_paused and not pump.is_ended:
+                pump.is_paused = False
+                self.trace.add(self.agenda.now, pump.label, "resumed")
+                self.plan_turn(pump)
 
     def rot(self, node: int) -> None:
         """Damage what a disk has long held."""

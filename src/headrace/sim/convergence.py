@@ -13,14 +13,18 @@ def choose_core(nodes: Sequence[Node[R]], atlas: tuple[int, ...], prng: Prng) ->
     """Return the nodes that are healed: half the time no more than an election needs.
 
     A small core has only nodes with a sound disk that may vote; where there are not enough of
-    them, or by chance, the core is everyone. One that is down may turn out suspect.
+    them, or by chance, the core is everyone. One that is down, or a part of it, may turn out
+    suspect: what it was writing may be torn.
     """
     everyone = [node.index for node in nodes]
     quorum = quorums_of(len(nodes)).view_change
     sound = [
         node.index
         for node in nodes
-        if node.index not in atlas and node.running is not None and node.running.may_vote
+        if node.index not in atlas
+        and node.is_running_whole
+        and node.running is not None
+        and node.running.may_vote
     ]
     if len(nodes) < 3 or len(sound) < quorum or prng.chance(1, 2):
         return everyone

@@ -52,6 +52,11 @@ class FaultOptions(msgspec.Struct, frozen=True, kw_only=True):
     clock_mean: int = 0
     depose_mean: int = 0  # a node that leads is cut off,
     depose_length: int = 0  # for so long at least
+    part_kill_mean: int = 0  # one shard of a node of several is killed alone,
+    part_pause_mean: int = 0  # or stands still,
+    part_pause_length: int = 300_000
+    lane_mean: int = 0  # or a lane between two is held, or takes nothing,
+    lane_length: int = 100_000
     kill_at: int = 0  # one node is killed then, whatever else happens; 0 is never
 
 
@@ -66,8 +71,10 @@ class Victims(Protocol):
     def crash(self, node: int, *, is_power: bool) -> None:
         """Crash a node now."""
 
-    def crash_between_effects(self, node: int, effects: int, *, is_power: bool) -> None:
-        """Crash a node after that many effects."""
+    def crash_between_effects(
+        self, node: int, effects: int, *, is_power: bool, is_one: bool = False
+    ) -> None:
+        """Crash a node, or the part that carries them out, after that many effects."""
 
     def boot(self, node: int) -> None:
         """Start a node that is down."""
@@ -75,8 +82,17 @@ class Victims(Protocol):
     def wipe(self, node: int) -> None:
         """Empty the disk of a node that is down."""
 
-    def pause(self, node: int) -> None:
-        """Stop a node without ending it."""
+    def pause(self, node: int, part: int | None = None) -> None:
+        """Stop a node, or one part of it, without ending it."""
+
+    def part_count(self, node: int) -> int:
+        """Return how many parts a node has."""
+
+    def kill_part(self, node: int, part: int) -> None:
+        """Kill one part of a node alone."""
+
+    def disturb_lane(self, node: int, pair: tuple[int, int], until: int, *, is_full: bool) -> None:
+        """Hold a lane between two parts of a node, or let it take nothing."""
 
     def resume(self, node: int) -> None:
         """Let it go on."""
@@ -129,6 +145,13 @@ class Faults:
             agenda.after(options.kill_at, self._kill, prng.fork("kill"))
         if options.depose_mean:
             self._plan_deposing(prng.fork("depose"))
+        for name, mean, strike in (  # behind all others, whose draws they do not change
+            ("part_kill", options.part_kill_mean, self._kill_part),
+            ("part_pause", options.part_pause_mean, self._pause_part),
+            ("lane", options.lane_mean, self._disturb_lane),
+        ):
+            if mean:
+                self._plan((prng.fork(name), mean, strike))
 
     def end(self) -> None:
         """Let nothing more go wrong."""
@@ -189,6 +212,34 @@ class Faults:
             self._victims.pause(node)
             length = draw_delay(prng, self._options.pause_length)
             self._agenda.after(length, self._victims.resume, node)
+
+    def _draw_part(self, prng: Prng) -> tuple[int, int]:
+        node = self._draw_node(prng)
+        return node, prng.below(self._victims.part_count(node))
+
+    def _kill_part(self, prng: Prng) -> None:
+        node, part = self._draw_part(prng)
+        if prng.below(100) < self._options.between_effects:
+            effects = prng.below(12)
+            self._victims.crash_between_effects(node, effects, is_power=False, is_one=True)
+        else:
+            self._victims.kill_part(node, part)
+
+    def _pause_part(self, prng: Prng) -> None:
+        node, part = self._draw_part(prng)
+        if self._victims.is_up(node):
+            self._victims.pause(node, part)
+            length = draw_delay(prng, self._options.part_pause_length)
+            self._agenda.after(length, self._victims.resume, node)
+
+    def _disturb_lane(self, prng: Prng) -> None:
+        node, sender = self._draw_part(prng)
+        if prng.chance(1, 2):
+            sender = 0  # It feeds all others.
+        count = self._victims.part_count(node)
+        pair = (sender, (sender + prng.between(1, count - 1)) % count)
+        until = self._agenda.now + draw_delay(prng, self._options.lane_length)
+        self._victims.disturb_lane(node, pair, until, is_full=prng.chance(1, 2))
 
     def _partition(self, prng: Prng) -> None:
         count = self._victims.replica_count

@@ -12,12 +12,14 @@ Invariants: bytes that were written before are never overwritten with others, ho
 """
 
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
+from headrace.base.ids import GroupId
 from headrace.base.limits import SEGMENT_HEADER_BYTES
+from headrace.base.placement import owner_of
 from headrace.base.prng import Prng
 from headrace.partitions.beyond import Fate, is_left_of_write
 from headrace.partitions.index import MARK_BYTES
@@ -106,20 +108,42 @@ class _File(File):
 
 
 Partition = tuple[int, int]  # its namespace, and the revision that made it
+Answer = Callable[[SegmentEvent], None]
 _Extents = list[tuple[SegmentFile, _File, int]]  # how many writes of each a sync covers
 
 
+class _Desk:
+    """What one process of the node has asked of the folder, and where its answers go."""
+
+    __slots__ = ("answer", "life", "orders", "writing")
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+        self.life = 0
+        self.end()
+
+    def end(self) -> None:
+        """Forget what was asked."""
+        self.life += 1
+        self.orders: deque[tuple[SegmentEffect, _Extents]] = deque()
+        self.writing: dict[int, tuple[SegmentFile, int, int]] = {}
+
+
 class Folder:
-    """Carries out segment effects in virtual time, and answers with their events."""
+    """Carries out segment effects in virtual time, and answers with their events.
+
+    All shards of a node share it, and each touches only files of partitions that it owns (RC-14).
+    """
 
     def __init__(
         self,
         options: FolderOptions,
         prng: Prng,
         agenda: Agenda,
-        answer: Callable[[SegmentEvent], None],
+        answers: Sequence[Answer],
         astray: Astray,
     ) -> None:
+        """Make an empty one; `answers` take the events of each shard."""
         self.options = options
         self.events: Counter[str] = Counter()
         self.is_full = False
@@ -130,14 +154,13 @@ class Folder:
         self.has_failed = False  # whether a write or a sync has, in this life of the node
         self._prng = prng
         self._agenda = agenda
-        self._answer = answer
+        self._desks = [_Desk(answer) for answer in answers]
         self._astray = astray
         self._files: dict[SegmentFile, _File] = {}
         self._indexes: dict[SegmentFile, bytes] = {}
         self._unlinked: dict[SegmentFile, _File] = {}  # removals that may not be durable
         self.quarantined: dict[SegmentFile, bytes] = {}
-        self._life = 0
-        self._orders_done: dict[type, Callable[[Any], None]] = {
+        self._orders_done: dict[type, Callable[[_Desk, Any], None]] = {
             OpenSegments: self._open,
             WriteIndex: self._write_index,
             RemoveSegments: self._remove_segments,
@@ -145,20 +168,18 @@ class Folder:
             QuarantinePartition: _refuse_orphans,
             ListPartitions: self._list,
         }
-        self._reset()
-
-    def _reset(self) -> None:
-        self._orders: deque[tuple[SegmentEffect, _Extents]] = deque()
-        self._writing: dict[int, tuple[SegmentFile, int, int]] = {}
 
     # What a node sees
 
-    def submit(self, effect: SegmentEffect) -> None:
+    def submit(self, effect: SegmentEffect, shard: int = 0) -> None:
         """Begin to carry out one effect; bytes are in the page cache when this returns."""
+        desk = self._desks[shard]
+        if len(self._desks) > 1:
+            check_owner(effect, shard, len(self._desks))
         if type(effect) is WriteSegment:
-            self._write(effect)
+            self._write(desk, effect)
         elif type(effect) is ReadSegment or type(effect) is ReadIndex:
-            self._after(self.options.read_mean, self._end_read, effect)
+            self._after(desk, self.options.read_mean, self._end_read, effect)
         else:
             covered: _Extents = []
             if type(effect) is SyncSegments:
@@ -166,23 +187,24 @@ class Folder:
                 covered = [
                     (name, file, len(file.unsynced)) for name, file in found if file is not None
                 ]
-            self._orders.append((effect, covered))
-            if len(self._orders) == 1:
-                self._plan_order()
+            desk.orders.append((effect, covered))
+            if len(desk.orders) == 1:
+                self._plan_order(desk)
 
-    def _after(self, mean: int, call: Callable[[Any], None], what: object) -> None:
+    def _after(self, desk: _Desk, mean: int, call: Callable[[Any], None], what: object) -> None:
         delay = 1 + exponential(self._prng.u64(), mean)
-        self._agenda.after(delay, call, (self._life, what))
+        self._agenda.after(delay, call, (desk, desk.life, what))
 
-    def _plan_order(self) -> None:
+    def _plan_order(self, desk: _Desk) -> None:
         mean = self.options.sync_mean
-        if type(self._orders[0][0]) in (WriteIndex, RemoveSegments):
+        kind = type(desk.orders[0][0])
+        if kind in (WriteIndex, RemoveSegments):
             mean = self.options.write_mean
-        elif type(self._orders[0][0]) is RemovePartition:
+        elif kind is RemovePartition:
             mean = self.options.remove_mean
-        self._after(mean, self._end_order, None)
+        self._after(desk, mean, self._end_order, None)
 
-    def _write(self, effect: WriteSegment) -> None:
+    def _write(self, desk: _Desk, effect: WriteSegment) -> None:
         data = b"".join(effect.parts)
         is_done = not self.is_full
         is_failed = is_done and strikes(self._prng, self.options.write_error)
@@ -218,24 +240,24 @@ class Folder:
             ]
         file.cached[effect.position : end] = data
         file.unsynced.append((effect.position, data))
-        self._writing[effect.token] = (effect.file, effect.position, len(data))
+        desk.writing[effect.token] = (effect.file, effect.position, len(data))
         answer: SegmentEvent = SegmentWritten(effect.token, is_done)
         if is_failed:
             answer = SegmentFailed(effect.token, f"{effect.file} cannot be written")
-        self._after(self.options.write_mean, self._end_write, answer)
+        self._after(desk, self.options.write_mean, self._end_write, answer)
 
-    def _end_write(self, argument: tuple[int, SegmentWritten | SegmentFailed]) -> None:
-        life, answer = argument
-        if life == self._life:
-            del self._writing[answer.token]
-            self._answer(answer)
+    def _end_write(self, argument: tuple[_Desk, int, SegmentWritten | SegmentFailed]) -> None:
+        desk, life, answer = argument
+        if life == desk.life:
+            del desk.writing[answer.token]
+            desk.answer(answer)
 
-    def _end_read(self, argument: tuple[int, ReadSegment | ReadIndex]) -> None:
-        life, effect = argument
-        if life != self._life:
+    def _end_read(self, argument: tuple[_Desk, int, ReadSegment | ReadIndex]) -> None:
+        desk, life, effect = argument
+        if life != desk.life:
             return
         if isinstance(effect, ReadIndex):
-            self._answer(IndexRead(effect.token, self._read_index(effect.file)))
+            desk.answer(IndexRead(effect.token, self._read_index(effect.file)))
             return
         file = self._files.get(effect.file)
         data = None
@@ -244,20 +266,21 @@ class Folder:
         elif file is not None:
             data = bytes(file.cached[effect.position : effect.position + effect.length])
             data = self._read_elsewhere(effect.file, effect.position, data)
-        self._answer(SegmentRead(effect.token, data))
+        desk.answer(SegmentRead(effect.token, data))
 
-    def _end_order(self, argument: tuple[int, None]) -> None:
-        if argument[0] != self._life:
+    def _end_order(self, argument: tuple[_Desk, int, None]) -> None:
+        desk, life, _ = argument
+        if life != desk.life:
             return
-        effect, covered = self._orders.popleft()
+        effect, covered = desk.orders.popleft()
         if isinstance(effect, SyncSegments):
-            self._sync(effect, covered)
+            self._sync(desk, effect, covered)
         else:
-            self._orders_done[type(effect)](effect)
-        if self._orders:
-            self._plan_order()
+            self._orders_done[type(effect)](desk, effect)
+        if desk.orders:
+            self._plan_order(desk)
 
-    def _sync(self, effect: SyncSegments, covered: _Extents) -> None:
+    def _sync(self, desk: _Desk, effect: SyncSegments, covered: _Extents) -> None:
         is_failed = bool(covered) and strikes(self._prng, self.options.sync_error)
         for name, file, count in covered:
             if self._files.get(name) is not file:
@@ -272,15 +295,15 @@ class Folder:
             file.is_named = True
         if is_failed:
             self._fail("folder.sync_failed")
-            self._answer(SegmentFailed(effect.token, f"{effect.files[0]} cannot be synced"))
+            desk.answer(SegmentFailed(effect.token, f"{effect.files[0]} cannot be synced"))
         else:
-            self._answer(SegmentsSynced(effect.token))
+            desk.answer(SegmentsSynced(effect.token))
 
     def _fail(self, event: str) -> None:
         self.has_failed = True
         self.events[event] += 1
 
-    def _write_index(self, effect: WriteIndex) -> None:
+    def _write_index(self, desk: _Desk, effect: WriteIndex) -> None:
         if self.is_full or effect.file not in self._files:
             return
         if strikes(self._prng, self.options.index_lost):
@@ -302,25 +325,25 @@ class Folder:
             if (name.namespace, name.created_revision) == (namespace, created_revision)
         ]
 
-    def _remove_segments(self, effect: RemoveSegments) -> None:
+    def _remove_segments(self, desk: _Desk, effect: RemoveSegments) -> None:
         for name in effect.files:
             self._remove(name)
 
-    def _remove_partition(self, effect: RemovePartition) -> None:
+    def _remove_partition(self, desk: _Desk, effect: RemovePartition) -> None:
         names = self._files_of(effect.namespace, effect.created_revision)
         if strikes(self._prng, self.options.remove_error):
             self.events["folder.remove_failed"] += 1
             for name in names[: self._prng.below(len(names) + 1)]:
                 self._remove(name)
-            self._answer(PartitionRemoved(effect.token, "a folder that cannot be emptied"))
+            desk.answer(PartitionRemoved(effect.token, "a folder that cannot be emptied"))
             return
         for name in names:
             self._remove(name)
-        self._answer(PartitionRemoved(effect.token))
+        desk.answer(PartitionRemoved(effect.token))
 
-    def _list(self, effect: ListPartitions) -> None:
+    def _list(self, desk: _Desk, effect: ListPartitions) -> None:
         found = dict.fromkeys((name.namespace, name.created_revision) for name in self._files)
-        self._answer(PartitionsListed(effect.token, tuple(found)))
+        desk.answer(PartitionsListed(effect.token, tuple(found)))
 
     def _remove(self, name: SegmentFile) -> None:
         file = self._files.pop(name, None)
@@ -333,7 +356,7 @@ class Folder:
 
     # Opening
 
-    def _open(self, effect: OpenSegments) -> None:
+    def _open(self, desk: _Desk, effect: OpenSegments) -> None:
         faults = find_faults(effect.extents, self._cached())
         if not faults and effect.end is not None:
             faults = self._judge(effect, effect.end)
@@ -341,7 +364,7 @@ class Folder:
             self.events["folder.open_failed"] += 1
         elif effect.end is None:
             self._cut(effect)
-        self._answer(SegmentsOpened(effect.token, tuple(faults)))
+        desk.answer(SegmentsOpened(effect.token, tuple(faults)))
 
     def _judge(self, effect: OpenSegments, end: LogEnd) -> list[SegmentFault]:
         """Judge what the log does not have; return the faults, or put all of it away."""
@@ -391,9 +414,22 @@ class Folder:
 
     def crash(self, *, is_power: bool) -> None:
         """End the node's life; what it finds at its next one is decided here."""
-        self._life += 1
         self.has_failed = False
-        for name, position, length in self._writing.values():
+        for desk in self._desks:
+            self._cut_short(desk)
+        if is_power:
+            self._lose_power()
+        for desk in self._desks:
+            desk.end()
+
+    def end_shard(self, shard: int) -> None:
+        """End what one shard of the node had begun."""
+        self._cut_short(self._desks[shard])
+        self._desks[shard].end()
+
+    def _cut_short(self, desk: _Desk) -> None:
+        """Leave the last writes of a killed process as they may be."""
+        for name, position, length in desk.writing.values():
             file = self._files.get(name)
             kept = self._prng.below(length + 1) if self._prng.chance(1, 2) else length
             if file is None or not file.unsynced or kept == length:
@@ -403,9 +439,6 @@ class Folder:
                 self.events["folder.write_cut"] += 1
                 del file.cached[position + kept :]
                 file.unsynced[-1] = (at, data[:kept])
-        if is_power:
-            self._lose_power()
-        self._reset()
 
     def _lose_power(self) -> None:
         for name, file in list(self._files.items()):
@@ -433,8 +466,8 @@ class Folder:
 
     def wipe(self) -> None:
         """Empty the folder."""
-        self._life += 1
-        self._reset()
+        for desk in self._desks:
+            desk.end()
         self._files, self._indexes, self._unlinked, self.rotten = {}, {}, {}, {}
         self.is_damaged = False
         self.harmed_at.clear()
@@ -584,6 +617,23 @@ class Folder:
         return None if file is None else bytes(file.cached)
 
 
-def _refuse_orphans(effect: QuarantinePartition) -> None:
+def check_owner(effect: SegmentEffect, shard: int, shard_count: int) -> None:
+    """Check that a shard touches only files of partitions that it owns (RC-14).
+
+    Raises:
+        SimViolationError: It does not.
+    """
+    if isinstance(effect, ListPartitions):
+        return
+    if isinstance(effect, SyncSegments | RemoveSegments):
+        touched = [file.namespace for file in effect.files]
+    else:
+        touched = [effect.file.namespace if hasattr(effect, "file") else effect.namespace]
+    for namespace in touched:
+        if owner_of(GroupId(namespace), shard_count) != shard:
+            raise SimViolationError("RC14", why="a file of a sibling", shard=shard, effect=effect)
+
+
+def _refuse_orphans(desk: _Desk, effect: QuarantinePartition) -> None:
     """Refuse what no crash may lead to: no file is older than what the stores know of it."""
     raise SimViolationError("P7", why="files of nobody", reason=effect.reason)

@@ -9,11 +9,14 @@ from typing import Protocol
 
 import msgspec
 
+from headrace.base.connection_numbers import home_of, make_connection_id
 from headrace.base.prng import Prng
 from headrace.ports.network import ConnectionClosed, ConnectionOpened
 from headrace.sim.agenda import Agenda, draw_delay
 from headrace.sim.chance import strikes
 from headrace.wire.numbers import Transport
+
+_PORT_MASK = (1 << 32) - 1
 
 
 class LinkOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +54,15 @@ Arrive = Callable[[int, ConnectionOpened | ConnectionClosed | tuple[int, bytes]]
 class Links:
     """All connections; `arrive` hands something to a node and says whether it is up."""
 
-    def __init__(self, options: LinkOptions, prng: Prng, agenda: Agenda, arrive: Arrive) -> None:
+    def __init__(
+        self,
+        options: LinkOptions,
+        prng: Prng,
+        agenda: Agenda,
+        arrive: Arrive,
+        choose_home: Callable[[int], int] = lambda _: 0,
+    ) -> None:
+        """Make it; `choose_home` says on which shard of a node the next connection lives."""
         self.options = options
         self.events: Counter[str] = Counter()
         self._prng = prng
@@ -59,11 +70,13 @@ class Links:
         self._arrive = arrive
         self._links: dict[int, _Link] = {}
         self._number = 0
+        self._choose_home = choose_home
 
     def open(self, node: int, guest: Guest) -> int:
         """Begin to connect; the guest is told if that fails."""
         self._number += 1
-        link = self._links[self._number] = _Link(self._number, node, guest)
+        number = make_connection_id(self._choose_home(node), self._number)
+        link = self._links[number] = _Link(number, node, guest)
         self._there(link, self._opened, link)
         return link.number
 
@@ -92,9 +105,12 @@ class Links:
         if link is not None:
             self._back(link, self._closed_here, link)
 
-    def node_down(self, node: int) -> None:
-        """End all connections of a node; what is under way may still arrive."""
-        for link in [link for link in self._links.values() if link.node == node]:
+    def node_down(self, node: int, home: int | None = None) -> None:
+        """End all connections of a node, or of one shard; what is under way may still arrive."""
+        ended = [link for link in self._links.values() if link.node == node]
+        if home is not None:
+            ended = [link for link in ended if home_of(link.number) == home]
+        for link in ended:
             link.is_there = False
             if self._prng.chance(1, 2):
                 link.is_open = False
@@ -124,7 +140,9 @@ class Links:
         return self.options.delay_mean
 
     def _opened(self, link: _Link) -> None:
-        opened = ConnectionOpened(link.number, Transport.TCP, f"10.0.0.1:{link.number}")
+        opened = ConnectionOpened(
+            link.number, Transport.TCP, f"10.0.0.1:{link.number & _PORT_MASK}"
+        )
         link.is_there = link.is_open and self._arrive(link.node, opened)
         if not link.is_there:
             self._back(link, self._closed_here, link)

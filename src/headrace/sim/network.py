@@ -18,7 +18,8 @@ from headrace.wire.replica.seals import seal
 
 _KEPT_MAX = 64
 
-Packet = tuple[int, int, bytes]  # source, target, frame
+Packet = tuple[int, int, bytes, int]  # source, target, frame, and which part of them
+Receiver = Callable[[int, bytes, int], None]
 
 
 class NetworkOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,20 +50,20 @@ class Network:
         self._prng = prng
         self._agenda = agenda
         self._replica_count = replica_count
-        self._receivers: dict[int, Callable[[int, bytes], None]] = {}
+        self._receivers: dict[int, Receiver] = {}
         self._cut: dict[tuple[int, int], None] = {}
         self._cut_kinds: dict[int, None] = {}
         self._clogged: dict[tuple[int, int], int] = {}
-        self._under_way: dict[tuple[int, int], int] = {}
-        self._due: dict[tuple[int, int], int] = {}
+        self._under_way: dict[tuple[int, int, int], int] = {}  # each part has links of its own
+        self._due: dict[tuple[int, int, int], int] = {}
         self._kept: list[Packet] = []
 
-    def attach(self, endpoint: int, receiver: Callable[[int, bytes], None]) -> None:
-        """Attach the receiver of an endpoint: it is called with the sender and the frame."""
+    def attach(self, endpoint: int, receiver: Receiver) -> None:
+        """Attach the receiver of an endpoint: it is called with sender, frame and part."""
         self._receivers[endpoint] = receiver
 
-    def send(self, source: int, target: int, frame: bytes) -> None:
-        """Take a frame; it arrives later, once, twice, changed, or never."""
+    def send(self, source: int, target: int, frame: bytes, part: int = 0) -> None:
+        """Take a frame between equal parts; it arrives later, once, twice, changed, or never."""
         options = self.options
         draw = self._prng.u64()  # one draw decides all: 14 bits a rate, 10 a delay, 12 a copy
         if draw & RATE - 1 < options.loss:
@@ -74,13 +75,13 @@ class Network:
                 self.events["network.corrupted"] += 1
                 frame = self._corrupt(frame)
             if draw >> 28 & RATE - 1 < options.stale:
-                self._keep((source, target, frame))
+                self._keep((source, target, frame, part))
         delay = options.delay_min + exponential(draw >> 42, options.delay_mean)
-        self._plan(delay, (source, target, frame))
+        self._plan(delay, (source, target, frame, part))
         if draw >> 52 < options.duplicate >> 2:
             self.events["network.duplicated"] += 1
             again = exponential(self._prng.u64(), 4 * options.delay_mean)
-            self._plan(options.delay_min + again, (source, target, frame))
+            self._plan(options.delay_min + again, (source, target, frame, part))
 
     def cut(self, links: list[tuple[int, int]]) -> None:
         """Let nothing pass on these links, until `heal`."""
@@ -109,16 +110,16 @@ class Network:
 
     def replay(self, replica: int) -> None:
         """Bring frames of an earlier life, and of another cluster, to a replica (NW8)."""
-        for source, target, frame in self._kept:
+        for source, target, frame, part in self._kept:
             if replica not in (source, target):
                 continue
             self.events["network.stale"] += 1
-            self._plan(exponential(self._prng.u64(), 2_000), (source, target, frame))
+            self._plan(exponential(self._prng.u64(), 2_000), (source, target, frame, part))
             if self._prng.chance(1, 8):
-                self._plan(0, (source, target, _of_another_cluster(frame)))
+                self._plan(0, (source, target, _of_another_cluster(frame), part))
 
     def _plan(self, delay: int, packet: Packet) -> None:
-        link = (packet[0], packet[1])
+        link = (packet[0], packet[1], packet[3])
         under_way = self._under_way.get(link, 0)
         if under_way >= self.options.capacity:
             self.events["network.overflowed"] += 1
@@ -131,9 +132,9 @@ class Network:
         self._agenda.after(delay, self._arrive, packet)
 
     def _arrive(self, packet: Packet) -> None:
-        source, target, frame = packet
+        source, target, frame, part = packet
         link = (source, target)
-        self._under_way[link] -= 1
+        self._under_way[source, target, part] -= 1
         if self._clogged:
             until = self._clogged.get(link, 0)
             if until > self._agenda.now:
@@ -148,7 +149,7 @@ class Network:
         ):
             self.events["network.cut"] += 1
             return
-        self._receivers[target](source, frame)
+        self._receivers[target](source, frame, part)
 
     def _corrupt(self, frame: bytes) -> bytes:
         changed = bytearray(frame)

@@ -8,7 +8,7 @@ import msgspec
 from headrace.base.prng import Prng
 from headrace.sim.disk import Disk
 from headrace.sim.folder import Folder
-from headrace.sim.node import Node
+from headrace.sim.node import Node, Pump
 
 
 class GroupFace(Protocol):
@@ -55,6 +55,19 @@ class GroupFace(Protocol):
         """Whether its disk was replaced and it has not recovered yet."""
 
 
+class Part(Protocol):
+    """What of a node's software runs by itself: one core with one pump."""
+
+    def start(self) -> Sequence[Any]:
+        """Return what is to be done first."""
+
+    def step(self, event: Any) -> Sequence[Any]:  # noqa: ANN401  # its own kinds of events
+        """Take one event; return what must now happen, in order."""
+
+    def components(self) -> Iterable[object]:
+        """Return the parts that may check themselves (see `checks`)."""
+
+
 class Running(Protocol):
     """A node's software, started."""
 
@@ -66,17 +79,8 @@ class Running(Protocol):
     def may_vote(self) -> bool:
         """Whether it votes in all its groups."""
 
-    def start(self) -> Sequence[Any]:
-        """Return what is to be done first."""
-
-    def step(self, event: Any) -> Sequence[Any]:  # noqa: ANN401  # its own kinds of events
-        """Take one event; return what must now happen, in order."""
-
     def faces(self) -> Mapping[Any, GroupFace]:
         """Return its groups."""
-
-    def components(self) -> Iterable[object]:
-        """Return the parts that may check themselves (see `checks`)."""
 
 
 class Wiped(msgspec.Struct, frozen=True):
@@ -90,7 +94,7 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 R = TypeVar("R", bound=Running)
-Carriers = Mapping[type, Callable[[Node[R], Any], None]]
+Carriers = Mapping[type, Callable[[Pump[R], Any], None]]
 
 
 class Software(Protocol[R]):
@@ -99,6 +103,12 @@ class Software(Protocol[R]):
     @property
     def carriers(self) -> Carriers[R]:
         """What carries out each kind of effect."""
+
+    def part_count(self, node: Node[R]) -> int:
+        """Return how many parts the software of a node has."""
+
+    def parts(self, running: R) -> Sequence[Part]:
+        """Return them, each for the pump with its number."""
 
     # A node's life
 
@@ -120,6 +130,14 @@ class Software(Protocol[R]):
     def down(self, node: Node[R], *, is_power: bool, is_clean: bool) -> None:
         """Take note that the life of a running node ends now."""
 
+    def part_down(self, pump: Pump[R]) -> None:
+        """End what one part of a running node has on its disks and connections."""
+
+    def disturb_lane(
+        self, node: Node[R], pair: tuple[int, int], until: int, *, is_full: bool
+    ) -> None:
+        """Hold a lane between two parts of a node until then, or let it take nothing."""
+
     def rot(self, node: Node[R]) -> bool:
         """Damage what a disk has long held; return whether there was anything."""
 
@@ -128,8 +146,8 @@ class Software(Protocol[R]):
 
     # A node's turns
 
-    def observe(self, node: Node[R]) -> None:
-        """Look at a running node, after each of its ticks."""
+    def observe(self, pump: Pump[R]) -> None:
+        """Look at a running node, after each tick of one of its pumps."""
 
-    def stepped(self, node: Node[R], event: object, effects: Sequence[object]) -> None:
+    def stepped(self, pump: Pump[R], event: object, effects: Sequence[object]) -> None:
         """Look at one step, before its effects are carried out."""

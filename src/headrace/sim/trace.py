@@ -7,6 +7,7 @@ import msgspec
 import xxhash
 
 from headrace.base.limits import HEADER_BYTES
+from headrace.ports.bus import BusFrames, SendToMember
 from headrace.ports.credentials import HashPassword, MintToken, TokenMinted, VerifyPassword
 from headrace.ports.disk import FromStore, OnStore, ReplaceFile, WriteBlock, WriteJournal
 from headrace.ports.network import (
@@ -48,10 +49,10 @@ class Trace:
             happened = f"{type(happened).__name__} {happened.token}"  # type: ignore[union-attr]
         if type(happened) is SendReply:
             data = happened.frame
-        elif type(happened) is str:
+        elif isinstance(happened, str):
             data = happened.encode()
         else:
-            data = _ENCODER.encode(happened)
+            data = _encode(happened)
         self._hash.update(b"%d %d %d " % (now, node, len(data)) + data)
         self._last.append((now, node, happened))
         if self._tell is not None and type(happened) is not Ticked:
@@ -68,9 +69,25 @@ class Trace:
         return [describe(*entry) for entry in told[-count:]]
 
 
+def _encode(happened: msgspec.Struct) -> bytes:
+    try:
+        return _ENCODER.encode(happened)
+    except OverflowError:  # It has the number of a connection that lives on another shard than 0.
+        fields = map(_fit, msgspec.structs.astuple(happened))
+        return _ENCODER.encode([type(happened).__name__, *fields])
+
+
+def _fit(value: object) -> object:
+    if isinstance(value, int):
+        return f"{value:x}" if value >> 64 else value
+    return [_fit(each) for each in value] if isinstance(value, tuple) else value
+
+
 def describe(now: int, node: int, happened: object) -> str:
-    """Return one line: virtual seconds, node, what."""
-    return f"{now / 1e6:10.6f} {node} {_short(happened)}"
+    """Return one line: virtual seconds, node and shard, what."""
+    shard, node = divmod(node, 100) if node > 0 else (0, node)
+    who = f"{node}.{shard}" if shard else str(node)
+    return f"{now / 1e6:10.6f} {who} {_short(happened)}"
 
 
 def _short(happened: object) -> str:
@@ -82,7 +99,12 @@ def _short(happened: object) -> str:
         case FromStore():
             return f"{_short(happened.event)} (store {happened.store})"
         case _:
-            return _short_network(happened) or _short_file(happened) or repr(happened)[:200]
+            return (
+                _short_network(happened)
+                or _short_bus(happened)
+                or _short_file(happened)
+                or repr(happened)[:200]
+            )
 
 
 def _short_network(happened: object) -> str:
@@ -97,6 +119,16 @@ def _short_network(happened: object) -> str:
             return "<- " + "; ".join(f"{who} {_frame(frame)}" for who, frame in happened.frames)
         case RequestsArrived():
             return "<= " + "; ".join(_frame(bytes(frame)) for _, frame in happened.frames)
+        case _:
+            return ""
+
+
+def _short_bus(happened: object) -> str:
+    match happened:
+        case SendToMember():
+            return f">> {happened.member} {_frame(b''.join(map(bytes, happened.parts)))}"
+        case BusFrames():
+            return "<< " + "; ".join(f"{who} {_frame(bytes(f))}" for who, f in happened.frames)
         case _:
             return ""
 

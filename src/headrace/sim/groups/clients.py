@@ -217,7 +217,7 @@ class Client:
         if self.outstanding is asked and asked.tries == tries:
             self._send(asked)
 
-    def _receive(self, source: int, frame: bytes) -> None:
+    def _receive(self, source: int, frame: bytes, part: int) -> None:
         asked = self.outstanding
         try:
             payload = read_answer(frame)

@@ -6,7 +6,7 @@ from typing import Protocol
 import msgspec
 
 from headrace.ports.machine import StateMachine
-from headrace.sim.software import GroupFace, Refused, Running, Wiped
+from headrace.sim.software import GroupFace, Part, Refused, Running, Wiped
 
 Machines = Callable[[int], StateMachine]
 
@@ -18,7 +18,7 @@ class TableFace(GroupFace, Protocol):
         """Return the client table."""
 
 
-class PlaneRunning(Running, Protocol):
+class PlaneRunning(Running, Part, Protocol):
     """A node's software, started."""
 
     def faces(self) -> Mapping[int, TableFace]:

@@ -20,15 +20,16 @@ from headrace.sim.groups.options import Options
 from headrace.sim.groups.product import Product
 from headrace.sim.groups.system import Boot, PlaneRunning, System
 from headrace.sim.machine import AppendMachine
-from headrace.sim.node import Node
+from headrace.sim.node import Node, Pump
 from headrace.sim.product import CLUSTER
-from headrace.sim.software import Carriers, Refused, Wiped
+from headrace.sim.software import Carriers, Part, Refused, Wiped
 from headrace.sim.violation import SimViolationError
 from headrace.sim.watched import WatchedMachine
 from headrace.sim.world import World
 from headrace.wire.replica.prepares import PrepareHeader
 
 Host = Node[PlaneRunning]
+HostPump = Pump[PlaneRunning]
 
 
 class Groups:
@@ -91,6 +92,14 @@ class Groups:
             events.update(client.events)
         return events
 
+    def part_count(self, node: Host) -> int:
+        """Return 1: a plane is one part."""
+        return 1
+
+    def parts(self, running: PlaneRunning) -> Sequence[Part]:
+        """Return the plane."""
+        return (running,)
+
     # A node's life
 
     def equip(self, index: int, prng: Prng) -> tuple[tuple[Disk, ...], Folder]:
@@ -114,7 +123,7 @@ class Groups:
             FolderOptions(),
             unused,
             cluster.agenda,
-            lambda event: cluster.completed(index, event),
+            (lambda event: cluster.completed(index, event),),
             Astray(unused),
         )
         return (disk,), folder
@@ -167,6 +176,12 @@ class Groups:
         for group in self.options.replicated_groups if is_power else ():
             self.checkers.promises.lost_tail(node.index, group)
 
+    def part_down(self, pump: HostPump) -> None:
+        """Do nothing: what has one part ends as a whole."""
+
+    def disturb_lane(self, node: Host, pair: tuple[int, int], until: int, *, is_full: bool) -> None:
+        """Do nothing: what has one part has no lanes."""
+
     def rot(self, node: Host) -> bool:
         """Damage what the disk has long held."""
         return node.disks[0].rot()
@@ -178,28 +193,30 @@ class Groups:
 
     # A node's turns
 
-    def observe(self, node: Host) -> None:
+    def observe(self, pump: HostPump) -> None:
         """Look at a running node, after each of its ticks."""
+        node = pump.node
         assert node.running is not None
         machines = self._machines[node.index]
         self.checkers.observe(node.index, node.running.faces().items(), machines)
 
-    def stepped(self, node: Host, event: object, effects: Sequence[object]) -> None:
+    def stepped(self, pump: HostPump, event: object, effects: Sequence[object]) -> None:
         """Check what a node answers at once."""
         if type(event) is RequestsArrived:
             replies = [(each.client, each.frame) for each in effects if type(each) is SendReply]
             self.checkers.took([bytes(frame) for _, frame in event.frames], replies)
 
-    def _on_frame(self, node: Host, effect: SendFrame) -> None:
+    def _on_frame(self, pump: HostPump, effect: SendFrame) -> None:
+        node = pump.node
         assert node.running is not None
         self.checkers.promises.sent(node.index, effect.frame, node.running.faces())
         self._cluster.network.send(node.index, effect.replica, effect.frame)
 
-    def _on_reply(self, node: Host, effect: SendReply) -> None:
+    def _on_reply(self, pump: HostPump, effect: SendReply) -> None:
         client = self._clients_by_id.get(effect.client)
         if client is None:
             raise SimViolationError("R6", why="reply to nobody", client=effect.client)
-        self._cluster.network.send(node.index, client.endpoint, effect.frame)
+        self._cluster.network.send(pump.node.index, client.endpoint, effect.frame)
 
     # The phases of a run
 
@@ -270,8 +287,8 @@ class _Watcher:
         self._groups.checkers.installed(self._node.index, self._group)
 
 
-def _on_disk(node: Host, effect: DiskEffect) -> None:
-    node.disks[0].submit(effect)
+def _on_disk(pump: HostPump, effect: DiskEffect) -> None:
+    pump.node.disks[0].submit(effect)
 
 
 def _without_damage(options: DiskOptions) -> DiskOptions:

@@ -24,7 +24,8 @@ _AUDITOR = Consumer(ConsumerKind.CONSUMER, 9)
 
 def why_not_open(core: Sequence[Host]) -> str:
     """Return which node has not opened its segments yet, or nothing."""
-    for host, running in running_of(core):
+    shards = [(host, each) for host, running in running_of(core) for each in running.shards]
+    for host, running in shards:
         if not running.shard.partitions.is_open:
             return f"segments of node {host.index} are not open"
         status = running.shard.partitions.reconcile_status()

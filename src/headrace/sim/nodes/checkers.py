@@ -11,6 +11,8 @@ H6  acknowledged before sent means a lower offset
 CK1  no stamp without support, and no message goes too early (see `ages`)
 O3.4 retention drops nothing that a stored offset still needs
 H10, H12  registers (see `registers`)       H11  one member at a time (see `ownership`)
+H13 to H15  what was made is found, what is gone is not, and messages go where they were sent
+     (see `presence`)
 """
 
 from bisect import bisect_right
@@ -33,13 +35,14 @@ from headrace.sim.nodes.history import (
 )
 from headrace.sim.nodes.model import Batch, is_part_of, span_of
 from headrace.sim.nodes.ownership import Ownership
+from headrace.sim.nodes.presence import Choices, Presence, Purges
 from headrace.sim.nodes.repeats import Repeats
 from headrace.sim.nodes.witness import Witness
 from headrace.sim.promises import Promises
 from headrace.sim.violation import SimViolationError
 from headrace.wire.batches import decode_batch_header, split_batches, verify_batch
 from headrace.wire.codec import decode_exactly
-from headrace.wire.commands.internal import ACCEPT_TIME, OFFSET_MARK, RETAIN
+from headrace.wire.commands.internal import ACCEPT_TIME, OFFSET_MARK, PURGE_PARTITION, RETAIN
 from headrace.wire.commands.messages import Confirmation, PolledMessages, StoredOffset
 from headrace.wire.errors import CorruptError, DecodeError
 from headrace.wire.identifiers import Strategy
@@ -68,6 +71,9 @@ class Checkers:
         self.promises: Promises[Incarnation] = Promises(Incarnation)
         self.witness = Witness()
         self.ownership = Ownership()
+        self.presence = Presence()
+        self.choices = Choices()
+        self.purges = Purges()
         self.repeats = Repeats()
         self.histories: dict[Incarnation, History] = {METADATA: History(METADATA, None, "")}
         self.events: dict[str, int] = {}
@@ -106,6 +112,8 @@ class Checkers:
         header = applied.header
         if header.operation == Operation.SEND_MESSAGES and header.op not in history.ops:
             self._check_asked(key, header, applied.body)
+            if self.choices.check(key, header.client, header.request):
+                self.count("op.forwarded")
         if header.op not in history.ops:
             self.ages.committed(header.timestamp, node=node, group=key, op=header.op)
             self._check_age(history, header, applied.body)
@@ -116,6 +124,8 @@ class Checkers:
             raise
         if is_first:
             self._count_op(history, header)
+        if is_first and header.operation == Operation.PURGE_PARTITION:
+            self.purges.applied(key, decode_exactly(PURGE_PARTITION, applied.body).generation)
         if is_first and header.operation == Operation.AUTO_COMMIT_OFFSET:
             mark = decode_exactly(OFFSET_MARK, applied.body)
             self.witness.auto_committed(history.name, mark.kind, mark.id, mark.offset)
@@ -180,11 +190,19 @@ class Checkers:
         self._asked.setdefault((client, request), []).append((batch, now))
 
     def confirmed(
-        self, client: int, request: int, told: Confirmation, now: int, *, is_new: bool = False
+        self,
+        client: int,
+        request: int,
+        told: Confirmation,
+        now: int,
+        *,
+        is_new: bool = False,
+        since: int | None = None,
     ) -> None:
         """Check a confirmation: what was sent is committed there, and was always said to be.
 
         It is of what was sent last under that number; `is_new`: no try of it was a repetition.
+        `since`: what the home that answers had told of the metadata when it was asked, if known.
         """
         facts = {"client": client, "request": request, "told": told}
         group = pack_namespace(
@@ -203,6 +221,8 @@ class Checkers:
         if not found:  # Each incarnation has applied it once, so there is one answer.
             raise SimViolationError("P4", why="another answer", known=known[-1][1], **facts)
         history, batch = found[-1]
+        if since is not None:
+            self.presence.check_met(history.name, since, history.key.origin)
         place = (history.key, batch.epoch, batch.base_offset)
         self.repeats.confirmed(client, request, place, is_new=is_new)
         history.show(batch)

@@ -21,6 +21,7 @@ from headrace.sim.links import Links
 from headrace.sim.nodes.actions import STREAM, Action, Actions, Board, WorkloadOptions
 from headrace.sim.nodes.checkers import Checkers
 from headrace.sim.nodes.history import Reign
+from headrace.sim.nodes.presence import Place
 from headrace.sim.nodes.repeats import content_of
 from headrace.sim.violation import SimViolationError
 from headrace.wire.commands.messages import POLL_MESSAGES, SEND_MESSAGES, StoredOffset
@@ -52,6 +53,15 @@ _RELOGIN = (
     EvictionReason.STALE_CLIENT,
     EvictionReason.SESSION_ERROR,
 )
+# What is not found, if it is a partition that was named: it, its topic or its stream.
+_MISSING = (
+    Code.STREAM_ID_NOT_FOUND,
+    Code.STREAM_NAME_NOT_FOUND,
+    Code.TOPIC_ID_NOT_FOUND,
+    Code.TOPIC_NAME_NOT_FOUND,
+    Code.PARTITION_NOT_FOUND,
+    Code.RESOURCE_NOT_FOUND,
+)
 _OLD_SENDS_MAX = 8
 _REFUSALS_MAX = 20  # a client that does not number then tries its luck elsewhere
 
@@ -69,7 +79,10 @@ class Asked:
         "node",
         "number",
         "open_count",
+        "place",
         "refusals",
+        "since",
+        "told_before",
         "tries",
     )
 
@@ -83,6 +96,9 @@ class Asked:
         self.tries = 0
         self.refusals = 0
         self.is_new = False  # whether its number was spent wherever it was sent
+        self.told_before = 0  # the newest op of the metadata that some client knew of by then
+        self.place: Place | None = None  # where it was sent last, and
+        self.since = 0  # the newest op that somebody had been told of there
         self.open_count = 0  # of tries that were not told what came of them, and may be new
         self.floors: dict[int, tuple[int, Reign]] = {}  # by node: in which life it served what
 
@@ -90,10 +106,11 @@ class Asked:
 class _Session:
     """A connection to a node, and the session that it holds there."""
 
-    __slots__ = ("connection", "number", "spent")
+    __slots__ = ("connection", "number", "place", "spent")
 
-    def __init__(self, connection: int) -> None:
+    def __init__(self, connection: int, place: Place) -> None:
         self.connection = connection
+        self.place = place
         self.spent: dict[int, None] = {}  # numbers under which a success was read
         self.number = 0  # 0: not logged in
 
@@ -109,6 +126,9 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
     # Whether a node may say that it cannot read a partition that it was asked for since a time.
     is_unreadable: Callable[[int, str, int], bool]
     reign_of: Callable[[int, str], tuple[int, Reign] | None]  # a partition at a node, and its life
+    place_of: Callable[[int, int], Place]  # where a connection to a node lives now
+    life_of: Callable[[int], int]
+    shard_count_of: Callable[[int], int]
 
 
 class Client:
@@ -215,6 +235,7 @@ class Client:
         self.outstanding = asked = Asked(action, number, node, is_replay=False)
         asked.invoked = self._joined.checkers.witness.asked(action)
         asked.began = self._joined.agenda.now
+        asked.told_before = self._joined.checkers.presence.newest_told
         if action.kind == "send":
             self._joined.checkers.sent(self._client, number, action.batch, asked.began)
         self._try(asked)
@@ -251,7 +272,8 @@ class Client:
                 self._close_all()
                 self._number += 1
             connection = self._joined.links.open(node, self)
-            session = self._sessions[node] = _Session(connection)
+            place = self._joined.place_of(node, connection)
+            session = self._sessions[node] = _Session(connection, place)
         if session.number:
             self._send(session, asked)
         else:
@@ -282,6 +304,7 @@ class Client:
 
     def _send(self, session: _Session, asked: Asked) -> None:
         command, body = asked.action.command, asked.action.body
+        self._note_place(session, asked)
         if is_partition(command.operation):
             self._note_sent(session, asked)
         header = encode_request(
@@ -293,6 +316,24 @@ class Client:
             code=command.code,
         )
         self._joined.links.send(session.connection, header + body)
+
+    def _note_place(self, session: _Session, asked: Asked) -> None:
+        """Remember where a request goes, and what was told of the metadata there."""
+        place, checkers = session.place, self._joined.checkers
+        asked.place = place if self._is_there(place) else None
+        asked.since = checkers.presence.told_at(place)
+        if asked.action.kind == "send":
+            shard_count = self._joined.shard_count_of(place.node)
+            checkers.choices.asked(self._client, asked.number, place.shard, shard_count)
+
+    def _is_there(self, place: Place | None) -> bool:
+        """Whether a node still lives as it did when a connection was opened."""
+        return place is not None and self._joined.life_of(place.node) == place.life
+
+    def _since_of(self, asked: Asked) -> int | None:
+        """Return what was told where a request was answered, when it was sent; none if it died."""
+        is_known = self._is_there(asked.place) and not asked.is_replay
+        return asked.since if is_known else None
 
     def _note_sent(self, session: _Session, asked: Asked) -> None:
         action = asked.action
@@ -461,6 +502,8 @@ class Client:
             witness.unanswered(asked.action, asked.invoked)
         else:
             witness.refused(asked.action, asked.invoked, code)
+        if code in _MISSING and _needs_partition_alone(asked.action):
+            self._joined.checkers.presence.check_missed(asked.action.name, asked.told_before)
 
     def _note_refusal(self, action: Action, code: Code) -> None:
         board = self._joined.board
@@ -501,6 +544,10 @@ class Client:
         if is_metadata(operation):
             header = REPLY.decode(frame)
             checkers.answered(header.op, self._client, asked.number, frame[HEADER_BYTES:])
+            place = asked.place if self._is_there(asked.place) else None
+            checkers.presence.told(place, header.op)
+            if action.kind == "purge_topic":
+                checkers.purges.check(header.op, action.topic, checkers.presence)
             if len(self.targets) == 1:
                 # In a cluster who leads the partition may hear of it later than who asked.
                 checkers.ownership.confirmed(header.op, checkers.witness.registers.moment())
@@ -510,6 +557,9 @@ class Client:
             told = POLL_MESSAGES.decode_reply(payload)
             floor = self._floor_of(asked, node)
             span = checkers.polled(node, action.name, told, strategy=action.strategy, floor=floor)
+            since = self._since_of(asked)
+            if span is not None and since is not None:
+                checkers.presence.check_met(action.name, since)
             if span is not None:
                 self._joined.board.ends[action.name] = told.current_offset + 1
             if action.audited is not None:
@@ -557,7 +607,14 @@ class Client:
         (told,) = SEND_MESSAGES.decode_reply(payload)
         action = asked.action
         now = self._joined.agenda.now
-        self._joined.checkers.confirmed(self._client, asked.number, told, now, is_new=asked.is_new)
+        self._joined.checkers.confirmed(
+            self._client,
+            asked.number,
+            told,
+            now,
+            is_new=asked.is_new,
+            since=self._since_of(asked),
+        )
         name = f"{action.topic}/{told.partition_id}"
         ends = self._joined.board.ends
         ends[name] = max(ends.get(name, 0), told.base_offset + 1)
@@ -591,6 +648,13 @@ class Client:
         self.outstanding = None
         delay = draw_delay(self._prng, self._options.think_mean)
         self._joined.agenda.after(1 if self.script else delay, self._think, None)
+
+
+def _needs_partition_alone(action: Action) -> bool:
+    """Whether a request names a partition, and nothing else that might be missing."""
+    is_of_group = action.consumer is not None and action.consumer.kind == ConsumerKind.GROUP
+    is_of_partition = action.kind in ("send", "poll", "store_offset", "get_offset")
+    return is_of_partition and action.partition is not None and not is_of_group
 
 
 def _route(action: Action) -> str:

@@ -12,7 +12,7 @@ from headrace.sim.nodes import audit
 from headrace.sim.nodes.checkers import Checkers
 from headrace.sim.nodes.clients import Client
 from headrace.sim.nodes.options import NodeOptions
-from headrace.sim.nodes.running import Host, ShardRunning
+from headrace.sim.nodes.running import Host, NodeRunning
 from headrace.sim.world import World
 
 _READING_LIMIT = 30 * SECOND
@@ -27,14 +27,14 @@ class Ending:
         self._clients = clients
         self._checkers = checkers
 
-    def finish(self, world: World[ShardRunning], core: Sequence[Host]) -> str:
+    def finish(self, world: World[NodeRunning], core: Sequence[Host]) -> str:
         """Do all of it; return why it does not end, or nothing."""
         reason = self.read_all(world, core)
         if reason or (self._options.replica_count == 1 and self._options.atlas):
             return reason
         return self._stop_and_start(world, core) or self.read_all(world, core)
 
-    def read_all(self, world: World[ShardRunning], core: Sequence[Host]) -> str:
+    def read_all(self, world: World[NodeRunning], core: Sequence[Host]) -> str:
         """Compare the nodes, and have a client read everything; return why that does not end."""
         audit.compare(core, self._checkers)
         script = audit.reading(core, self._checkers, self._options.sizes.piece_bytes)
@@ -42,12 +42,13 @@ class Ending:
         reason = world.settle(core, _READING_LIMIT)
         return reason and f"reading: {reason}"
 
-    def _stop_and_start(self, world: World[ShardRunning], core: Sequence[Host]) -> str:
+    def _stop_and_start(self, world: World[NodeRunning], core: Sequence[Host]) -> str:
         """Stop the core cleanly, cut its power and start it: nothing may be gone (PR11)."""
         cluster = world.cluster
         for host in core:
             world.trace.add(world.agenda.now, host.index, "stop wanted")
-            cluster.completed(host.index, StopWanted())
+            for pump in host.pumps:
+                cluster.completed(host.index, StopWanted(), pump.index)
         if not world.run_while(lambda: not all(map(_is_stopped, core)), _STOP_LIMIT):
             return "stop: not all nodes have stopped"
         for host in core:
@@ -74,4 +75,6 @@ def judge_registers(clients: Sequence[Client], checkers: Checkers) -> None:
 
 
 def _is_stopped(host: Host) -> bool:
-    return host.running is not None and host.running.shard.is_stopped
+    return host.running is not None and all(
+        running.shard.is_stopped for running in host.running.shards
+    )

@@ -9,6 +9,7 @@ from headrace.sim.chance import RATE
 from headrace.sim.disk import DiskOptions
 from headrace.sim.faults import FaultOptions
 from headrace.sim.folder import FolderOptions
+from headrace.sim.lanes import LaneOptions
 from headrace.sim.links import LinkOptions
 from headrace.sim.network import NetworkOptions
 from headrace.sim.nodes.actions import WorkloadOptions
@@ -25,6 +26,7 @@ from headrace.sim.swarm import (
 
 NEVER_IDLE_TICKS = 1_000_000  # longer than any run
 _REPLICAS = (1, 1, 1, 3, 3, 3, 3, 5)
+_SHARDS = (1, 1, 1, 1, 2, 2, 3, 4)
 IS_ASTRAY_DRAWN = True  # whether disks that mix up segments and indexes are drawn at all
 
 _NETWORK: Table = {
@@ -93,6 +95,8 @@ class NodeOptions(RunOptions, frozen=True, kw_only=True):
     links: LinkOptions = LinkOptions()
     folder: FolderOptions = FolderOptions()
     sizes: SizeOptions = SizeOptions()
+    shard_count: int = 1
+    lanes: LaneOptions = LaneOptions()
     segment_rot: int = 0  # percent of rot that strikes segments instead of journals
 
     @property
@@ -166,7 +170,65 @@ def draw_node_options(seed: int) -> NodeOptions:
         sizes=msgspec.structs.replace(_draw_sizes(prng), slice_groups_max=draw_slice(seed)),
         segment_rot=100 if is_alone else prng.choice((0, 40, 80)),
     )
-    return _add_astray(options, astray) if is_astray else options
+    options = _add_astray(options, astray) if is_astray else options
+    return _add_shards(options, Prng(seed).fork("shard count"))  # apart, too
+
+
+def _add_shards(options: NodeOptions, prng: Prng) -> NodeOptions:
+    """Let half of the seeds have nodes of several shards, and trouble between them."""
+    shard_count = prng.choice(_SHARDS)
+    if shard_count == 1:
+        return options
+    is_troubled = prng.chance(2, 3)
+    replace = msgspec.structs.replace
+    lanes = LaneOptions(
+        delay_mean=prng.choice((30, 300, 3_000)),
+        capacity=prng.choice((8, 1_000)) if is_troubled else 1_000,
+        reply_capacity=prng.choice((2, 1_000)) if is_troubled else 1_000,
+        handover_refused=prng.choice((0, RATE // 20)) if is_troubled else 0,
+    )
+    faults = options.faults
+    if is_troubled:
+        faults = replace(
+            faults,
+            part_kill_mean=prng.choice((0, 1_000, 3_000)) * MILLISECOND,
+            part_pause_mean=prng.choice((0, 500, 2_000)) * MILLISECOND,
+            part_pause_length=prng.choice((50, 400, 1_500)) * MILLISECOND,
+            lane_mean=prng.choice((0, 100, 500)) * MILLISECOND,
+            lane_length=prng.choice((20, 300)) * MILLISECOND,
+        )
+    options = replace(options, shard_count=shard_count, lanes=lanes, faults=faults)
+    return _add_restless(options, prng) if is_troubled and prng.chance(1, 2) else options
+
+
+def _add_restless(options: NodeOptions, prng: Prng) -> NodeOptions:
+    """Let several clients make, delete and purge the same topics all the time, with slow feeds.
+
+    So what one shard has heard of the metadata and another has not is asked for all the time.
+    """
+    replace = msgspec.structs.replace
+    workload = replace(
+        options.workload,
+        client_count=max(3, options.workload.client_count),
+        requests=prng.choice((180, 260)),
+        topics=1,
+        partitions_max=3,
+        churn=prng.choice((30, 50)),
+        leave=0,
+        consume=20,
+        registers=0,
+    )
+    think_mean = options.safety_limit * workload.client_count // (4 * workload.requests)
+    return replace(
+        options,
+        workload=replace(workload, think_mean=think_mean),
+        faults=replace(
+            options.faults,
+            depose_mean=0,
+            lane_mean=prng.choice((40, 100)) * MILLISECOND,
+            lane_length=prng.choice((30, 150)) * MILLISECOND,
+        ),
+    )
 
 
 def _add_astray(options: NodeOptions, prng: Prng) -> NodeOptions:

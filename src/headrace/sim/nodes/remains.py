@@ -3,6 +3,8 @@
 RC12  every file of a running node is of a partition that it serves, deletes, or has still to judge
 """
 
+from headrace.base.ids import GroupId
+from headrace.base.placement import owner_of
 from headrace.sim.nodes.running import Host
 from headrace.sim.violation import SimViolationError
 
@@ -10,10 +12,11 @@ from headrace.sim.violation import SimViolationError
 def check_known(node: Host) -> None:
     """Check that a node knows of every partition that has files in its folder."""
     assert node.running is not None
-    partitions = node.running.shard.partitions
+    shards = node.running.shards
     found = dict.fromkeys((name.namespace, name.created_revision) for name in node.folder.names())
     for namespace, created_revision in found:
-        if not partitions.accounts_for(namespace, created_revision):
+        owner = owner_of(GroupId(namespace), len(shards))
+        if not shards[owner].shard.partitions.accounts_for(namespace, created_revision):
             raise SimViolationError(
                 "RC12",
                 why="dropped from memory, and not from the disk",

@@ -6,7 +6,8 @@ from headrace.ports.machine import StateMachine
 from headrace.sim.nodes.checkers import Checkers
 from headrace.sim.nodes.history import Applied, Incarnation, facts_of
 from headrace.sim.nodes.options import NodeOptions
-from headrace.sim.nodes.running import Host, ShardRunning, owners_of
+from headrace.sim.nodes.running import Host, ShardRunning, owners_of, partitions_of, purges_of
+from headrace.wire.numbers import Operation
 from headrace.wire.replica.prepares import PrepareHeader
 
 _Before = tuple[tuple[object, ...], int | None]  # what the machine shows, and its request table
@@ -53,6 +54,9 @@ class Watcher:
         if is_first and isinstance(machine, MetadataMachine):
             moment = checkers.witness.registers.moment()
             checkers.ownership.assigned(header.op, moment, owners_of(machine.state))
+            checkers.presence.changed(header.op, partitions_of(machine.state))
+            if header.operation == Operation.PURGE_TOPIC:
+                checkers.purges.decided(header.op, purges_of(machine.state))
 
     def installed(self) -> None:
         """Need not know: what the machine then is shows before its next op."""

@@ -1,27 +1,35 @@
 """Whole nodes: shards with their journals, segments and clients, and what must hold of them."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import get_args
 
 import msgspec
 
+from headrace.base.connection_numbers import home_of
+from headrace.base.placement import METADATA_SHARD
 from headrace.base.prng import Prng
 from headrace.metadata.target import PartitionTarget
 from headrace.ports.audit import Audit
+from headrace.ports.bus import MemberLost, ReleaseReply, SendToMember
 from headrace.ports.credentials import HashPassword, MintToken, VerifyPassword
 from headrace.ports.disk import DiskEvent, FromStore, OnStore
-from headrace.ports.host import TurnBegun, WantTurn
+from headrace.ports.host import NodeOpened, TurnBegun, WantTurn
 from headrace.ports.machine import StateMachine
 from headrace.ports.network import (
     CloseConnection,
     ConnectionClosed,
+    ConnectionLeft,
+    ConnectionOpened,
     ConnectionTrusted,
     ReadConnections,
     SendFrame,
     SendToConnection,
 )
 from headrace.ports.segments import SegmentEffect
+from headrace.shard.config import DATA_STORE, METADATA_STORE
 from headrace.shard.effects import ShardEvent
+from headrace.shard.peer import PeerShard
 from headrace.shard.shard import Shard
 from headrace.shard.watch import Watch
 from headrace.sim.agenda import draw_delay
@@ -29,22 +37,29 @@ from headrace.sim.astray import Astray
 from headrace.sim.cluster import WALL_START, Cluster
 from headrace.sim.disk import Disk, DiskOptions
 from headrace.sim.folder import Folder, FolderOptions
+from headrace.sim.lanes import Lanes
 from headrace.sim.links import Links
-from headrace.sim.nodes import audit, secrets
+from headrace.sim.nodes import audit, secrets, siblings
 from headrace.sim.nodes.actions import Board
 from headrace.sim.nodes.checkers import METADATA, Checkers
 from headrace.sim.nodes.clients import ROOT, Client, Joined
 from headrace.sim.nodes.ending import Ending, judge_registers
+from headrace.sim.nodes.handovers import Handovers
 from headrace.sim.nodes.history import Incarnation, Reign
 from headrace.sim.nodes.options import NEVER_IDLE_TICKS, NodeOptions
-from headrace.sim.nodes.product import Product
+from headrace.sim.nodes.presence import Place
+from headrace.sim.nodes.product import Product, store_of
 from headrace.sim.nodes.remains import check_known
 from headrace.sim.nodes.running import (
     Host,
+    HostPump,
+    NodeRunning,
     ShardRunning,
     machines_of,
     replicas_of,
+    shard_of,
 )
+from headrace.sim.nodes.siblings import Siblings
 from headrace.sim.nodes.watcher import Watcher
 from headrace.sim.software import Carriers, Refused, Wiped
 from headrace.sim.violation import SimViolationError
@@ -55,8 +70,12 @@ from headrace.storage.config import journal_name
 from headrace.storage.moments import find_older
 from headrace.storage.store import Opened
 from headrace.vsr.state import Status
+from headrace.wire.bus.forwarded import FORWARDED_REQUEST
+from headrace.wire.layout import KIND_OFFSET
+from headrace.wire.numbers import FrameKind, Operation
 
 _HASH_MEAN = 500
+_TOLD_MEAN = 300  # until a shard hears from its supervisor
 _STEPS_BETWEEN = 5  # so many steps after which it is asked whether a stage sleeps
 
 
@@ -71,10 +90,11 @@ class Nodes:
         self.clients: list[Client] = []
         self._steps = 0
         self._product = Product(options, (ROOT[0], secrets.hash_of(ROOT[1])))
-        self.carriers: Carriers[ShardRunning] = {
+        self.carriers: Carriers[NodeRunning] = {
             OnStore: _on_store,
             SendFrame: self._on_frame,
             SendToConnection: self._on_reply,
+            ConnectionLeft: _on_nothing,
             ConnectionTrusted: _on_nothing,
             CloseConnection: self._on_close,
             ReadConnections: self._on_reading,
@@ -83,10 +103,12 @@ class Nodes:
             MintToken: self._on_secret,
             Audit: _on_nothing,
             WantTurn: self._on_turn,
+            SendToMember: self._on_member,
+            ReleaseReply: self._on_release,
             **dict.fromkeys(get_args(SegmentEffect), _on_segment),
         }
 
-    def join(self, cluster: Cluster[ShardRunning]) -> None:
+    def join(self, cluster: Cluster[NodeRunning]) -> None:
         """Begin in a cluster that has no nodes yet."""
         self._cluster = cluster
         self.checkers = Checkers(
@@ -95,11 +117,49 @@ class Nodes:
             is_waiting=self.options.sizes.consumers_idle_ticks >= NEVER_IDLE_TICKS,
         )
 
+        self.siblings = Siblings(self.options, self.checkers)
+        draws = Prng(self.options.seed).fork("shards")  # apart from other draws
+        self.buses = [
+            Lanes(
+                self.options.lanes,
+                draws.fork("lanes"),
+                cluster.agenda,
+                self.options.shard_count,
+                Readers(cluster, node),
+            )
+            for node in range(self.options.replica_count)
+        ]
+        self._homes = draws.fork("homes")
+        self.handovers = Handovers(
+            draws.fork("handovers"),
+            cluster.agenda,
+            cluster.connected,
+            self._close_link,
+            self.options.lanes.handover_refused,
+        )
+        cluster.counted += [self.handovers.events, *(bus.events for bus in self.buses)]
+
+    def _close_link(self, number: int) -> None:
+        self.links.closed_by_node(number)
+
+    def part_count(self, node: Host) -> int:
+        """Return how many shards a node has."""
+        return self.options.shard_count
+
+    def parts(self, running: NodeRunning) -> Sequence[ShardRunning]:
+        """Return the shards."""
+        return running.shards
+
     def make_clients(self, prng: Prng) -> None:
         """Make the clients and their connections, once there are nodes."""
         cluster = self._cluster
+        is_alone = self.options.shard_count == 1
         self.links = Links(
-            self.options.links, prng.fork("links"), cluster.agenda, cluster.connected
+            self.options.links,
+            prng.fork("links"),
+            cluster.agenda,
+            cluster.connected if is_alone else self.handovers.arrive,
+            lambda _: self._homes.below(self.options.shard_count),
         )
         cluster.counted.append(self.links.events)
         draws = prng.fork("workload")
@@ -112,6 +172,9 @@ class Nodes:
             is_electing=self.is_electing,
             reign_of=self.reign_of,
             is_unreadable=self.is_unreadable,
+            place_of=self.place_of,
+            life_of=lambda node: cluster.nodes[node].life,
+            shard_count_of=lambda node: len(cluster.nodes[node].pumps),
         )
         self.clients += [
             Client(index, draws.fork("client"), targets, joined)
@@ -132,7 +195,7 @@ class Nodes:
     # A node's life
 
     def equip(self, index: int, prng: Prng) -> tuple[tuple[Disk, ...], Folder]:
-        """Return the disks of the two stores of a node, and the folder of its segments."""
+        """Return the disks of the stores of a node, and the folder of its segments."""
         cluster = self._cluster
         disk_options, folder_options = self.options.disk, self.options.folder
         if index not in cluster.atlas or cluster.replica_count == 1:
@@ -142,21 +205,30 @@ class Nodes:
             folder_options = _without_mix_up(folder_options)
         if not (cluster.is_power_for_all or index in cluster.atlas):
             disk_options = msgspec.structs.replace(disk_options, write_error=0)
-        disks = tuple(self._make_disk(index, store, disk_options, prng) for store in (0, 1))
+        disks = [self._make_disk(index, store, disk_options, prng) for store in (0, 1)]
+        folder_draws = prng.fork("folder")
+        apart = Prng(self.options.seed).fork(f"disks {index}")  # from the draws of other seeds
+        more = range(2, store_of(self.options.shard_count))
+        disks += [self._make_disk(index, store, disk_options, apart) for store in more]
         folder = Folder(
             folder_options,
-            prng.fork("folder"),
+            folder_draws,
             cluster.agenda,
-            lambda event: cluster.completed(index, event),
+            [self._answer_to(index, shard) for shard in range(self.options.shard_count)],
             Astray(Prng(self.options.seed).fork(f"astray {index}")),  # apart from other draws
         )
-        return disks, folder
+        return tuple(disks), folder
+
+    def _answer_to(self, index: int, shard: int) -> Callable[[object], None]:
+        return lambda event: self._cluster.completed(index, event, shard)
 
     def _make_disk(self, index: int, store: int, options: DiskOptions, prng: Prng) -> Disk:
         cluster = self._cluster
+        # A shard calls its own store by one number, wherever it is in the node.
+        shard, known_as = max(0, store - DATA_STORE), min(store, DATA_STORE)
 
         def answer(event: DiskEvent) -> None:
-            cluster.completed(index, FromStore(store, event))
+            cluster.completed(index, FromStore(known_as, event), shard)
 
         def fail() -> None:
             cluster.crash(index, is_power=True)
@@ -172,8 +244,8 @@ class Nodes:
             disk.format(image)
         node.folder.wipe()
 
-    def open(self, node: Host) -> ShardRunning | Wiped | Refused:
-        """Start a shard from its disks."""
+    def open(self, node: Host) -> NodeRunning | Wiped | Refused:
+        """Start the shards of a node from its disks."""
         images = [disk.open() for disk in node.disks]
         opened = self._product.open_stores(node.index, node.boot_identity, node.life + 1, images)
         stores = [each for each in opened if isinstance(each, Opened)]
@@ -183,12 +255,19 @@ class Nodes:
             return Wiped()
         if len(stores) < len(opened):
             return Refused(str(opened))
-        seeds = (self._cluster.seeds.u64(), self._cluster.seeds.u64())
+        seeds = [self._cluster.seeds.u64() for _ in stores]
 
-        def make(running: ShardRunning) -> Shard:
-            return self._product.start(node.index, seeds, stores, self._watch(node, running))
+        def make(shard: int, running: ShardRunning) -> Shard | PeerShard:
+            place = (node.index, shard)
+            return self._product.start(place, seeds, stores, self._watch(node, running))
 
-        return ShardRunning(stores, make)
+        self.buses[node.index].clear()
+        return NodeRunning(
+            [
+                ShardRunning(_stores_of(stores, shard), partial(make, shard))
+                for shard in range(self.options.shard_count)
+            ]
+        )
 
     def _watch(self, host: Host, running: ShardRunning) -> Watch:
         def watch(target: PartitionTarget | None, machine: StateMachine) -> StateMachine:
@@ -215,6 +294,8 @@ class Nodes:
         replicas = replicas_of(node)
         self.checkers.promises.removed(node.index, replicas)
         self.links.node_down(node.index)
+        self.handovers.node_down(node.index)
+        self.buses[node.index].clear()
         if not is_power or is_clean:
             return
         if self.options.replica_count == 1:
@@ -222,6 +303,24 @@ class Nodes:
         for key in replicas:
             if self.checkers.histories[key].is_shortenable:
                 self.checkers.promises.lost_tail(node.index, key)
+
+    def part_down(self, pump: HostPump) -> None:
+        """End what one shard has on its disks, lanes and connections."""
+        node, shard = pump.node, pump.index
+        stores = (0, store_of(0)) if shard == METADATA_SHARD else (store_of(shard),)
+        for store in stores:
+            node.disks[store].crash(is_power=False)
+        node.folder.end_shard(shard)
+        self.buses[node.index].end(shard)
+        self.links.node_down(node.index, shard)
+        if shard == METADATA_SHARD:
+            self.handovers.node_down(node.index)
+
+    def disturb_lane(self, node: Host, pair: tuple[int, int], until: int, *, is_full: bool) -> None:
+        """Hold a lane between two shards until then, or let it take nothing."""
+        bus = self.buses[node.index]
+        disturb = bus.fill if is_full else bus.hold
+        disturb(*pair, until)
 
     def rot(self, node: Host) -> bool:
         """Damage what a disk has long held: a journal's, or a segment."""
@@ -237,6 +336,7 @@ class Nodes:
         node.folder.options = FolderOptions()
         for disk in node.disks:
             disk.options = DiskOptions()
+        self.buses[node.index].heal()
         if is_core and node.folder.rotten and self.options.replica_count > 1:
             # Nothing repairs a segment in place yet: its disk is replaced, as an operator would.
             cluster.crash(node.index, is_power=False)
@@ -249,15 +349,20 @@ class Nodes:
 
     # A node's turns
 
-    def observe(self, node: Host) -> None:
-        """Look at a running node, after each of its ticks."""
+    def observe(self, pump: HostPump) -> None:
+        """Look at a running node, after each tick of its first shard."""
+        node = pump.node
         assert node.running is not None
+        if pump.index != METADATA_SHARD:
+            return
         replicas = node.running.replicas()
         fence = node.running.fence
         if fence is not None and not (node.folder.is_damaged or node.folder.has_failed):
             raise SimViolationError("P7", why="fenced, and sound", node=node.index, fence=fence)
         self._check_quarantine(node)
         check_known(node)
+        if len(node.pumps) > 1:
+            self.siblings.check(node)
         self.checkers.promises.removed(node.index, replicas)
         for key, replica in replicas.items():
             self.checkers.promises.observe(node.index, key, replica)
@@ -269,43 +374,82 @@ class Nodes:
             if not (history.is_shortenable or node.folder.is_damaged):
                 raise SimViolationError("P7", why="quarantine of what the log has", file=file)
 
-    def stepped(self, node: Host, event: object, effects: Sequence[object]) -> None:
+    def stepped(self, pump: HostPump, event: object, effects: Sequence[object]) -> None:
         """Check now and then that no request waits for an answer that cannot come."""
-        assert node.running is not None
         self._steps += 1
         if self._steps % _STEPS_BETWEEN == 0:
-            node.running.shard.check_awake()
+            shard_of(pump).shard.check_awake()
+        if self.options.shard_count > 1:
+            self._see_to_siblings(pump, event)
 
-    def _on_frame(self, node: Host, effect: SendFrame) -> None:
-        self.checkers.promises.sent(node.index, effect.frame, replicas_of(node))
-        self._cluster.network.send(node.index, effect.replica, effect.frame)
+    def _see_to_siblings(self, pump: HostPump, event: object) -> None:
+        """Do what the supervisor and the acceptor of a node of several shards do."""
+        running, index = pump.node.running, pump.node.index
+        assert running is not None
+        if pump.index == METADATA_SHARD and isinstance(event, ConnectionOpened):
+            self.handovers.accepted(index, event)
+        if not running.is_opened and all(each.shard.is_open for each in running.shards):
+            running.is_opened = True
+            for sibling in pump.node.pumps:
+                delay = draw_delay(self._cluster.schedule, _TOLD_MEAN)
+                told = (sibling, pump.node.life)
+                self._cluster.agenda.after(delay, self._tell_opened, told)
 
-    def _on_reply(self, node: Host, effect: SendToConnection) -> None:
+    def _tell_opened(self, argument: tuple[HostPump, int]) -> None:
+        pump, life = argument
+        if pump.node.life == life and not pump.is_ended:
+            self._cluster.completed(pump.node.index, NodeOpened(), pump.index)
+
+    def _on_frame(self, pump: HostPump, effect: SendFrame) -> None:
+        node = pump.node
+        self.checkers.promises.sent(node.index, effect.frame, shard_of(pump).replicas())
+        self._cluster.network.send(node.index, effect.replica, effect.frame, pump.index)
+
+    def _on_member(self, pump: HostPump, effect: SendToMember) -> None:
+        self._note_choice(effect)
+        refused = self.buses[pump.node.index].send(pump.index, effect)
+        if refused is not None:
+            self._cluster.completed(pump.node.index, refused, pump.index)
+
+    def _note_choice(self, effect: SendToMember) -> None:
+        """Take note of the incarnation that a home has chosen for a message."""
+        head = effect.parts[0]
+        if head[KIND_OFFSET] == FrameKind.FORWARDED_REQUEST:
+            envelope = FORWARDED_REQUEST.decode(head)
+            if envelope.operation == Operation.SEND_MESSAGES:
+                chosen = Incarnation(envelope.group, envelope.origin)
+                self.checkers.choices.forwarded(envelope.client, envelope.request, chosen)
+
+    def _on_release(self, pump: HostPump, effect: ReleaseReply) -> None:
+        self.buses[pump.node.index].release(pump.index, effect)
+
+    def _on_reply(self, pump: HostPump, effect: SendToConnection) -> None:
         self.links.reply(effect.connection, b"".join(effect.parts))
 
-    def _on_close(self, node: Host, effect: CloseConnection) -> None:
+    def _on_close(self, pump: HostPump, effect: CloseConnection) -> None:
         self._cluster.count("world.connection_closed")
         self.links.closed_by_node(effect.connection)
-        self._cluster.connected(node.index, ConnectionClosed(effect.connection))
+        closed = ConnectionClosed(effect.connection)
+        self._cluster.connected(pump.node.index, closed, pump.index)
 
-    def _on_turn(self, node: Host, _: WantTurn) -> None:
-        self._cluster.completed(node.index, TurnBegun())
+    def _on_turn(self, pump: HostPump, _: WantTurn) -> None:
+        self._cluster.completed(pump.node.index, TurnBegun(), pump.index)
 
-    def _on_reading(self, node: Host, effect: ReadConnections) -> None:
-        node.is_reading = effect.is_reading
+    def _on_reading(self, pump: HostPump, effect: ReadConnections) -> None:
+        pump.is_reading = effect.is_reading
         is_stopped = not effect.is_reading
         self._cluster.count("world.reading_stopped" if is_stopped else "world.reading_resumed")
-        self._cluster.plan_turn(node)
+        self._cluster.plan_turn(pump)
 
-    def _on_secret(self, node: Host, effect: secrets.SecretEffect) -> None:
+    def _on_secret(self, pump: HostPump, effect: secrets.SecretEffect) -> None:
         delay = draw_delay(self._cluster.schedule, _HASH_MEAN)
-        ready = (node, node.life, secrets.answer(effect))
+        ready = (pump, pump.node.life, secrets.answer(effect))
         self._cluster.agenda.after(delay, self._secret_ready, ready)
 
-    def _secret_ready(self, argument: tuple[Host, int, ShardEvent]) -> None:
-        node, life, event = argument
-        if node.life == life:
-            self._cluster.completed(node.index, event)
+    def _secret_ready(self, argument: tuple[HostPump, int, ShardEvent]) -> None:
+        pump, life, event = argument
+        if pump.node.life == life and not pump.is_ended:
+            self._cluster.completed(pump.node.index, event, pump.index)
 
     # What clients may know of the nodes
 
@@ -318,6 +462,10 @@ class Nodes:
             if self.checkers.histories[key].name == name
         ]
         return (host.life, min(found)) if found else None
+
+    def place_of(self, node: int, connection: int) -> Place:
+        """Return where a connection to a node lives, if it arrives in this life of the node."""
+        return Place(node, self._cluster.nodes[node].life, home_of(connection))
 
     def is_unreadable(self, node: int, name: str, since: int) -> bool:
         """Whether a node may lawfully fail to read a partition that it was asked for since then.
@@ -345,8 +493,12 @@ class Nodes:
         self.board.wall = WALL_START + self._cluster.agenda.now
 
     def why_not_settled(self, core: Sequence[Host]) -> str:
-        """Return which segments are not open or not written yet, or nothing."""
-        return audit.why_not_open(core) or audit.why_not_stored(core, self.checkers)
+        """Return which shards lack metadata or segments, or have still to answer; or nothing."""
+        return (
+            audit.why_not_open(core)
+            or siblings.why_not_level(core)
+            or audit.why_not_stored(core, self.checkers)
+        )
 
     def may_halt(self, core: Sequence[Host]) -> str:
         """Return the mark of a node that is alone and refuses a damaged partition."""
@@ -354,7 +506,7 @@ class Nodes:
         is_fenced = running is not None and running.fence is not None
         return "world.halted_fenced" if self.options.replica_count == 1 and is_fenced else ""
 
-    def finish(self, world: World[ShardRunning], core: Sequence[Host]) -> str:
+    def finish(self, world: World[NodeRunning], core: Sequence[Host]) -> str:
         """Read everything, stop and start the core, and read everything again."""
         return self.ending.finish(world, core)
 
@@ -372,16 +524,51 @@ def _check_moments(opened: Sequence[Opened | storage.Wiped | storage.Refused]) -
         raise SimViolationError("DK16", why=older[1])
 
 
-def _on_store(host: Host, effect: OnStore) -> None:
-    host.disks[effect.store].submit(effect.effect)
+def _stores_of(stores: Sequence[Opened], shard: int) -> list[Opened]:
+    own = stores[store_of(shard)]
+    return [stores[0], own] if shard == METADATA_SHARD else [own]
 
 
-def _on_segment(host: Host, effect: SegmentEffect) -> None:
-    host.folder.submit(effect)
+def _on_store(pump: HostPump, effect: OnStore) -> None:
+    store = effect.store if effect.store == METADATA_STORE else store_of(pump.index)
+    pump.node.disks[store].submit(effect.effect)
 
 
-def _on_nothing(host: Host, effect: object) -> None:
+def _on_segment(pump: HostPump, effect: SegmentEffect) -> None:
+    pump.node.folder.submit(effect, pump.index)
+
+
+def _on_nothing(pump: HostPump, effect: object) -> None:
     """Carry out what changes nothing here."""
+
+
+class Readers:
+    """The shards of one node, as its lanes see them."""
+
+    def __init__(self, cluster: Cluster[NodeRunning], node: int) -> None:
+        self._cluster = cluster
+        self._node = node
+
+    def _pump(self, shard: int) -> HostPump:
+        return self._cluster.nodes[self._node].pumps[shard]
+
+    def is_reading(self, shard: int) -> bool:
+        """Whether a shard takes what its lanes bring."""
+        return not self._pump(shard).is_paused
+
+    def take_frame(self, shard: int, sender: int, frame: bytes, *, is_reply: bool) -> None:
+        """Let a frame wait for the shard's next turn."""
+        pump = self._pump(shard)
+        if not pump.is_ended:
+            pump.inbox.put_from_lane(sender, frame, is_reply=is_reply)
+            self._cluster.plan_turn(pump)
+
+    def take_lost(self, shard: int, lost: MemberLost) -> None:
+        """Let a shard learn that a sibling is gone."""
+        pump = self._pump(shard)
+        if not pump.is_ended:
+            pump.inbox.put_lost(lost)
+            self._cluster.plan_turn(pump)
 
 
 def _without_damage(options: DiskOptions) -> DiskOptions:
@@ -396,6 +583,6 @@ def _without_mix_up(options: FolderOptions) -> FolderOptions:
 
 def make_world(
     options: NodeOptions, tell: Callable[[str], None] | None = None
-) -> World[ShardRunning]:
+) -> World[NodeRunning]:
     """Return a world of whole nodes of the code that ships."""
     return World(options, Nodes(options), tell)
