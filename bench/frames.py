@@ -7,6 +7,7 @@ the server's stamps zero, so the same bytes are valid every time.
 import os
 import socket
 import struct
+from collections.abc import Sequence
 from typing import NamedTuple, Self, TypeVar
 
 from headrace import kernel
@@ -89,9 +90,17 @@ def _make_register(account: Account) -> Register:
 
 def make_send(topic: str, shape: Shape) -> bytes:
     """Give a send of one batch to partition 0."""
+    return make_sends(topic, shape, (0,))[0]
+
+
+def make_sends(topic: str, shape: Shape, partitions: Sequence[int]) -> list[bytes]:
+    """Return a send of the same batch to each of some partitions."""
     batch = memoryview(make_batch(shape))
-    send = SendMessages(STREAM, topic, ToPartition(0), shape.messages, batch)
-    return _make_frame(SEND_MESSAGES, send, session=1, number=1)
+    sends = [
+        SendMessages(STREAM, topic, ToPartition(partition), shape.messages, batch)
+        for partition in partitions
+    ]
+    return [_make_frame(SEND_MESSAGES, send, session=1, number=1) for send in sends]
 
 
 class Poll(NamedTuple):
@@ -101,13 +110,13 @@ class Poll(NamedTuple):
     offset_at: int
 
 
-def make_poll(topic: str, shape: Shape) -> Poll:
-    """Give a poll of as many messages as a batch has, from partition 0."""
+def make_poll(topic: str, shape: Shape, partition: int = 0) -> Poll:
+    """Return a poll of as many messages as a batch has, from one partition."""
     poll = PollMessages(
         consumer=Consumer(ConsumerKind.CONSUMER, 1),
         stream=STREAM,
         topic=topic,
-        partition_id=0,
+        partition_id=partition,
         strategy=FromOffset(0),
         count=shape.messages,
         auto_commit=False,
@@ -188,18 +197,19 @@ class Connection:
         size = int.from_bytes(header[SIZE], "little")
         return command.decode_reply(read_answer(header + self._receive(size - HEADER_BYTES)))
 
-    def create_stream(self) -> None:
-        """Create the stream that all topics are in."""
-        self.call(CREATE_STREAM, CreateStream(STREAM))
+    def create_stream(self) -> int:
+        """Create the stream that all topics are in; give its id."""
+        return self.call(CREATE_STREAM, CreateStream(STREAM)).id
 
-    def create_topic(self, name: str, durability: str) -> None:
-        """Create a topic with one partition, and check that its class is the one asked for."""
+    def create_topic(self, name: str, durability: str, partitions: int = 1) -> int:
+        """Create a topic, and check that its class is the one asked for; give its id."""
         options = make_options({"durability": durability})
-        details = self.call(CREATE_TOPIC, CreateTopic(STREAM, 1, name, options))
+        details = self.call(CREATE_TOPIC, CreateTopic(STREAM, partitions, name, options))
         told = (*details.topic.explicit, *details.topic.derived)
         classes = [option.value.value for option in told if option.key == "durability"]
         if classes != [durability]:
             raise ValueError(f"topic {name} has class {classes}, {durability} was asked for")
+        return details.topic.id
 
     def _receive(self, length: int) -> bytes:
         parts = bytearray()

@@ -1,15 +1,17 @@
 /* Load for a server of the binary protocol: cheap, one thread, no dependencies.
  *
- *   load mode=requests port=N frame=FILE [register=FILE client=N] [connections=N] [depth=N]
+ *   load mode=requests port=N frame=FILE [frames=N] [register=FILE client=N] [connections=N] [depth=N]
  *        [seconds_ms=N] [bytes_max=N] [hold=1] [offset_at=N first=N last=N step=N messages=N]
  *   load mode=send port=N [seconds_ms=N] [bytes_max=N]       raw bytes to a sink that counts them
  *   load mode=receive port=N [seconds_ms=N] [bytes_max=N]    raw bytes from a source
  *
  * requests: each connection sends the frame again and again, `depth` of them on their way at a time;
- * depth 1 is lockstep. With `register` it logs in first and puts the session into its frames; the
- * client ids are `client` and those that follow. With `offset_at` the frame is a poll: the offset at
- * that place goes from `first` up to `last` in steps, round and round, and the reply must begin with
- * that offset and hold as many messages as said.
+ * depth 1 is lockstep. With `frames` the file holds so many of one size, which differ only in their
+ * beginnings, and connections take them in turn, in the order in which they are opened. With
+ * `register` it logs in first and puts the session into its frames; the client ids are `client` and
+ * those that follow. With `offset_at` the frame is a poll: the offset at that place goes from `first`
+ * up to `last` in steps, round and round, and the reply must begin with that offset and hold as many
+ * messages as said.
  *
  * Prints one JSON object. A reply with a status is an error and counted by its code; it counts
  * neither as a request nor with its bytes. Whatever else goes wrong ends the program with a sentence.
@@ -74,8 +76,8 @@ struct connection {
 };
 
 static struct {
-    const uint8_t *frame;
-    size_t frame_bytes;
+    const uint8_t *frame; /* the first of `frames` */
+    size_t frame_bytes, frames;
     size_t connections, depth;
     uint64_t deadline, bytes_left;
     /* Polls only. */
@@ -325,7 +327,8 @@ static struct connection *open_connections(int count, char **values)
         connection->number = 1;
         /* Each consumer begins somewhere else, so that they do not read the same bytes at once. */
         connection->offset = plan.first + rounds * index / plan.connections * plan.step;
-        memcpy(connection->head, plan.frame, least(plan.frame_bytes, PATCHED_BYTES));
+        memcpy(connection->head, plan.frame + index % plan.frames * plan.frame_bytes,
+               least(plan.frame_bytes, PATCHED_BYTES));
         connection->fd = connect_loopback(port);
         if (login != NULL)
             log_in(connection, login, login_bytes, client + index);
@@ -422,12 +425,28 @@ static void print_result(double seconds, double cpu)
     printf("}\n");
 }
 
-static void read_plan(int count, char **values)
+/* Only the beginnings are kept for each connection: whatever follows must be the same in all. */
+static void read_frames(int count, char **values)
 {
     const char *path = text_argument(count, values, "frame");
     if (path == NULL)
         fail("frame=FILE is missing");
-    plan.frame = read_whole(path, &plan.frame_bytes);
+    size_t length;
+    plan.frame = read_whole(path, &length);
+    plan.frames = number_argument(count, values, "frames", 1);
+    if (plan.frames < 1 || plan.frames > CONNECTIONS_MAX || length % plan.frames != 0)
+        fail("frames=%zu in %zu bytes", plan.frames, length);
+    plan.frame_bytes = length / plan.frames;
+    size_t head_bytes = least(plan.frame_bytes, PATCHED_BYTES);
+    for (size_t index = 1; index < plan.frames; index++)
+        if (memcmp(plan.frame + head_bytes, plan.frame + index * plan.frame_bytes + head_bytes,
+                   plan.frame_bytes - head_bytes) != 0)
+            fail("frame %zu differs behind its beginning", index);
+}
+
+static void read_plan(int count, char **values)
+{
+    read_frames(count, values);
     plan.connections = number_argument(count, values, "connections", 1);
     plan.depth = number_argument(count, values, "depth", 1);
     plan.offset_at = number_argument(count, values, "offset_at", 0);

@@ -8,7 +8,7 @@ import json
 import random
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -106,6 +106,14 @@ class Generator:
     def send(self, port: int, frame: bytes, traffic: Traffic, limits: Limits) -> Lap:
         """Log in on each connection and send a frame again and again."""
         return self._run(port, frame, traffic, limits, *self._identity())
+
+    def send_each(
+        self, port: int, frames: Sequence[bytes | bytearray], traffic: Traffic, limits: Limits
+    ) -> Lap:
+        """Log in on each connection; each sends its own frame, in the order of their opening."""
+        assert len(frames) == traffic.connections
+        whole = b"".join(frames)
+        return self._run(port, whole, traffic, limits, *self._identity(), f"frames={len(frames)}")
 
     def poll(
         self,

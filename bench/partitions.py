@@ -3,10 +3,14 @@
 A shard on disks in memory that answer at once. Topics have ten partitions each, and every partition
 holds one batch. A visit is any use of a partition or its group in one turn; `tests/shard/visits.py`
 counts them in a second run, so that counting costs the times nothing. Times are of the processor,
-in the shard and its stores alone: what stands in for the disk is not counted.
+in the shard and its stores alone: what stands in for the disk is not counted. `longest` is that of
+one step of the pump; opening the stores comes before the first.
 
     start           from the files until the shard is ready
+    settling        the turns after it, until nothing is left to look at
     idle turn       a tick, and nothing else
+    idle pass       a tick in which partitions are compared with the metadata, as once a second
+    one partition   a topic gets one partition more
     one change      a topic of ten partitions is created, and one is deleted
     one send        a batch of one message
     checkpoint      of all partitions: the first one after the start
@@ -22,19 +26,24 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from bench.targets import RECONCILER_TARGETS
 from headrace.base.limits import MIB
 from headrace.ports.host import StopWanted
-from headrace.ports.network import Ticked
 from headrace.shard.shard import Shard
 from headrace.wire.commands import streams, topics
 from headrace.wire.identifiers import ToPartition
 from tests.shard import whole
 from tests.shard.visits import Visits, counted_visits
-from tests.shard.whole import START, Whole
+from tests.shard.whole import Whole
 
+START = "start"  # nobody is served meanwhile
 COUNTS = (100, 1_000, 10_000)
 PER_TOPIC = 10
-IDLE_TURNS = 200
+SETTLING_TURNS = 200
+IDLE_TURNS = 1_000
+IDLE_PASSES = 1_000
+NEW_PARTITIONS = 50
+LONGEST_SECONDS_AIMED = 0.020  # of a step, whatever it does
 JOURNAL_BYTES = 16 * MIB
 TICKS_MAX = 100_000
 STEPS_PER_PARTITION_MAX = 100  # A stop or a start takes a few for each, without any time passing.
@@ -50,8 +59,8 @@ class Clock:
         """Begin anew."""
         self.seconds = self.longest = 0.0
 
-    def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function whose calls are counted."""
+    def timed(self, function: Callable[..., Any], *, is_step: bool) -> Callable[..., Any]:
+        """Return a function whose calls are counted; the longest one, if it is a step."""
 
         def call(*args: object, **options: object) -> object:
             begin = time.process_time()
@@ -60,7 +69,8 @@ class Clock:
             finally:
                 passed = time.process_time() - begin
                 self.seconds += passed
-                self.longest = max(self.longest, passed)
+                if is_step:
+                    self.longest = max(self.longest, passed)
 
         return call
 
@@ -71,7 +81,7 @@ class Row:
     def __init__(self, name: str) -> None:
         self.name = name
         self.seconds = 0.0
-        self.longest = 0.0  # of one turn
+        self.longest = 0.0  # of one step
         self.visits = 0
         self.turn_visits = 0
 
@@ -88,6 +98,7 @@ class Run:
             journal_bytes=JOURNAL_BYTES,
             steps_max=STEPS_PER_PARTITION_MAX * count,
         )
+        self._node.is_checking = False  # It looks at every partition after every step.
         self._client = self._node.client()
         self._fill(count)
         self._stop()
@@ -95,9 +106,13 @@ class Run:
             self._measure_all()
 
     def _measure_all(self) -> None:
-        self._measure("start", self._start)
+        self._measure(START, self._start)
         self._client = self._node.client()
+        self._measure("settling", self._settle)
         self._measure("idle turn", self._idle, IDLE_TURNS)
+        self._measure("idle pass", self._pass, IDLE_PASSES)
+        self._client = self._node.client()  # The other one was silent for too long.
+        self._measure("one partition", self._add_partitions, NEW_PARTITIONS)
         self._measure("one change", self._change, 2)
         self._measure("one send", self._send)
         self._measure("checkpoint", self._checkpoint)
@@ -124,10 +139,20 @@ class Run:
         self._node.segments.kill()
         self._node.start()
 
+    def _settle(self) -> None:
+        self._node.tick(SETTLING_TURNS)
+
     def _idle(self) -> None:
-        for _ in range(IDLE_TURNS):
-            self._node.now += 1
-            self._node.shard.step(Ticked(self._node.now, START + self._node.now * 10_000))
+        self._node.tick(IDLE_TURNS)
+
+    def _pass(self) -> None:
+        for _ in range(IDLE_PASSES):
+            self._node.now += self._node.shard.settings.reconcile_ticks - 1
+            self._node.tick()
+
+    def _add_partitions(self) -> None:
+        for _ in range(NEW_PARTITIONS):
+            self._client.ask(topics.CREATE_PARTITIONS, topics.CreatePartitions("s", "t0", 1))
 
     def _change(self) -> None:
         self._client.ask(topics.CREATE_TOPIC, topics.CreateTopic("s", PER_TOPIC, "new"))
@@ -168,7 +193,7 @@ def _replaced(clock: Clock) -> Iterator[None]:
     kept = [(whole, "open_store"), (Shard, "__init__"), (Shard, "start"), (Shard, "step")]
     before = [getattr(owner, name) for owner, name in kept]
     for (owner, name), function in zip(kept, before, strict=True):
-        setattr(owner, name, clock.timed(function))
+        setattr(owner, name, clock.timed(function, is_step=name == "step"))
     try:
         yield
     finally:
@@ -186,6 +211,16 @@ def measure(count: int) -> list[Row]:
     return timed
 
 
+def figures_of(rows: dict[int, list[Row]]) -> dict[str, float]:
+    """Return the figures that targets speak of: microseconds, and milliseconds of a step."""
+    figures = {"longest step aimed at": LONGEST_SECONDS_AIMED * 1e3}
+    for count, measured in rows.items():
+        figures |= {f"{row.name} {count}": row.seconds * 1e6 for row in measured}
+        served = [row.longest for row in measured if row.name != START]
+        figures[f"longest step {count}"] = max(served) * 1e3
+    return figures
+
+
 def main(arguments: list[str]) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -197,13 +232,18 @@ def main(arguments: list[str]) -> None:
         f"{'partitions':>10}  {'':16}{'ms':>10}{'longest':>10}{'visits':>12}{'in a turn':>12}",
         flush=True,
     )
+    rows: dict[int, list[Row]] = {}
     for count in counts:
-        for row in measure(count):
+        rows[count] = measure(count)
+        for row in rows[count]:
             print(
-                f"{count:>10}  {row.name:16}{row.seconds * 1e3:>10.2f}{row.longest * 1e3:>10.2f}"
+                f"{count:>10}  {row.name:16}{row.seconds * 1e3:>10.3f}{row.longest * 1e3:>10.2f}"
                 f"{row.visits:>12}{row.turn_visits:>12}",
                 flush=True,
             )
+    print("\nTargets: ratio, what is wanted, of what")
+    for target in RECONCILER_TARGETS:
+        print(target.judge(figures_of(rows)))
 
 
 if __name__ == "__main__":

@@ -29,12 +29,20 @@ LOADED_BYTES_MAX = (
     IDLE_BYTES_MAX + SegmentsSection().tail_bytes_max + SegmentsSection().receive_bytes_max
 )
 
-# {python} {port} and {data} are filled in.
-NODE = (
-    "{python} -m headrace serve --data {data} --shards 1 --tcp 127.0.0.1:{port} --http 127.0.0.1:0"
-)
 # For the shortest forms, which log in more often than they send: hashes cost next to nothing.
-HASTY_NODE = "env HEADRACE_SECURITY_ARGON2_TIME_COST=1 HEADRACE_SECURITY_ARGON2_MEMORY=8192 " + NODE
+_HASTY = "env HEADRACE_SECURITY_ARGON2_TIME_COST=1 HEADRACE_SECURITY_ARGON2_MEMORY=8192 "
+
+
+def make_command(shards: int, *, is_hasty: bool = False) -> str:
+    """Return the command of a node of so many shards; {python} {port} and {data} are filled in."""
+    return (
+        f"{_HASTY if is_hasty else ''}{{python}} -m headrace serve --data {{data}}"
+        f" --shards {shards} --tcp 127.0.0.1:{{port}} --http 127.0.0.1:0"
+    )
+
+
+NODE = make_command(1)
+HASTY_NODE = make_command(1, is_hasty=True)
 TOY = "{python} -m bench.bare toy {port}"
 
 

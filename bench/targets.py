@@ -156,6 +156,78 @@ TARGETS = (
     ),
 )
 
+SHARD_TARGETS = (
+    Target(
+        "8 partitions, 1 x 100 B pipelined, connections at their owners: two shards against one",
+        "send/1 x 100 B/8 c x 32/owner 2",
+        "send/1 x 100 B/8 c x 32/owner 1",
+        1.35,
+    ),
+    Target(
+        "8 partitions, 1 x 100 B pipelined, connections anywhere: two shards against one",
+        "send/1 x 100 B/8 c x 32/random 2",
+        "send/1 x 100 B/8 c x 32/random 1",
+        1.15,
+    ),
+    Target(
+        "four producers, four partitions, 1000 x 1 KiB: two shards against one",
+        "send/1000 x 1 KiB/4 c/owner 2",
+        "send/1000 x 1 KiB/4 c/owner 1",
+        1.5,
+    ),
+    Target(
+        "four producers, four partitions, 1000 x 100 B: two shards against one",
+        "send/1000 x 100 B/4 c/owner 2",
+        "send/1000 x 100 B/4 c/owner 1",
+        1.5,
+    ),
+    Target(
+        "a send of 256 B in lockstep: p50 forwarded against local, us",
+        "send/256 B/p50 forwarded",
+        "send/256 B/p50 local",
+        1.5,
+        is_at_most=True,
+    ),
+    Target(
+        "a send of 1 MiB in lockstep: p50 forwarded against local, us",
+        "send/1 MiB/p50 forwarded",
+        "send/1 MiB/p50 local",
+        1.3,
+        is_at_most=True,
+    ),
+    Target(
+        "idle: resident memory of the largest shard, of 80 MiB, MiB",
+        "idle shard",
+        "idle shard allowed",
+        1.0,
+        is_at_most=True,
+    ),
+)
+
+RECONCILER_TARGETS = (
+    Target(
+        "an idle pass over 10,000 partitions against one over 100, us",
+        "idle pass 10000",
+        "idle pass 100",
+        1.5,
+        is_at_most=True,
+    ),
+    Target(
+        "one new partition among 10,000 against one among 100, us",
+        "one partition 10000",
+        "one partition 100",
+        2.0,
+        is_at_most=True,
+    ),
+    Target(
+        "the longest step of a shard that serves 10,000 partitions, checkpoints too, of 20 ms, ms",
+        "longest step 10000",
+        "longest step aimed at",
+        1.0,
+        is_at_most=True,
+    ),
+)
+
 
 def figures_of(rows: dict[str, Row]) -> dict[str, float]:
     """Give the figures that targets speak of, as far as they were measured without an error."""

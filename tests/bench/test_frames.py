@@ -10,6 +10,7 @@ from bench.frames import (
     make_login,
     make_poll,
     make_send,
+    make_sends,
 )
 from headrace import kernel
 from headrace.base.limits import HEADER_BYTES
@@ -18,6 +19,7 @@ from headrace.wire.commands.session import LOGIN_PASSWORD
 from headrace.wire.identifiers import FromOffset, ToPartition
 from headrace.wire.requests import REQUEST, check_body, check_request
 
+PATCHED_BYTES = 512  # of each frame, what the generator keeps for each connection
 SHAPES = (Shape(1, 100), Shape(100, 1024), Shape(1000, 100))
 
 
@@ -42,6 +44,16 @@ def test_a_send_names_its_topic_and_carries_the_batch() -> None:
     assert (send.stream, send.topic, send.partitioning) == (STREAM, "orders", ToPartition(0))
     assert send.messages_count == 100
     kernel.admit(bytearray(send.batch), 100, 0, 0, 1)
+
+
+def test_sends_to_several_partitions_differ_in_nothing_else() -> None:
+    frames = make_sends("orders", Shape(1000, 100), (3, 0, 70_000))
+    sends = [SEND_MESSAGES.decode_request(frame[HEADER_BYTES:]) for frame in frames]
+    assert [send.partitioning for send in sends] == [ToPartition(each) for each in (3, 0, 70_000)]
+    assert len(dict.fromkeys(map(len, frames))) == 1
+    assert len(dict.fromkeys(frame[PATCHED_BYTES:] for frame in frames)) == 1
+    for frame in frames:
+        check_body(REQUEST.decode(frame), frame[HEADER_BYTES:])
 
 
 @pytest.mark.parametrize("offset", [0, 77, 2**40])

@@ -20,6 +20,7 @@ from bench.frames import (
     make_batch,
     make_poll,
     make_send,
+    make_sends,
 )
 from bench.load import (
     Generator,
@@ -95,6 +96,30 @@ def test_every_request_gets_its_reply(
     assert polled.requests > 0
     assert polled.errors == 0
     assert polled.received_bytes > polled.requests * shape.bytes
+
+
+@pytest.mark.parametrize("shape", [Shape(1, 100), Shape(1000, 100)], ids=str)
+def test_each_connection_sends_its_own_frame(
+    generator: Generator, start: Start, shape: Shape
+) -> None:
+    """One of them sends a command that the toy does not know."""
+    port = start("toy")
+    prepare(port)
+    frames = [bytearray(frame) for frame in make_sends(TOPIC, shape, (0, 1, 2))]
+    frames[1][REQUEST.at("operation")] = 161
+    lap = generator.send_each(port, frames, Traffic(3, 1), Limits(5, 30 * len(frames[0])))
+    assert lap.requests + lap.errors == 30
+    assert lap.statuses.keys() == {"5"}
+    assert 0 < lap.errors < 30
+
+
+def test_frames_of_connections_are_one_but_for_their_beginnings(generator: Generator) -> None:
+    frames = [bytearray(frame) for frame in make_sends(TOPIC, Shape(10, 100), (0, 1, 2))]
+    frames[1][-1] ^= 1
+    with pytest.raises(GeneratorError, match="frame 1 differs behind its beginning"):
+        generator.send_each(1, frames, Traffic(3, 1), LAP)
+    with pytest.raises(GeneratorError, match="frames=3 in"):
+        generator.send_each(1, [*frames[:2], frames[2] + b"x"], Traffic(3, 1), LAP)
 
 
 def test_a_lap_ends_in_time(generator: Generator, start: Start) -> None:
