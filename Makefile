@@ -39,6 +39,9 @@ check: $(READY) $(OLDER_SDK)/.ready  ## format, lint, types, contracts, fast tes
 	@rm -f $(SKIPPED)
 	$(BIN)/python -m pytest -q -n 2 -m "not slow" --list-skipped=$(SKIPPED)
 
+# Lanes on nodes of two shards: each prints how many requests crossed the bus, and fails below a third.
+AT_TWO_SHARDS := NODE_SHARDS=2 $(BIN)/python -m pytest -q -n 2 --list-skipped=$(SKIPPED)
+
 # The last lines list what was skipped in all of it, with the reason.
 test: check  ## everything; what .ci/run calls
 	$(BIN)/python -m tools.simulate --seeds 500 --tree --jobs 2
@@ -47,12 +50,15 @@ test: check  ## everything; what .ci/run calls
 	  --ignore tests/spark --ignore tests/pipelines
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m slow --list-skipped=$(SKIPPED) \
 	  tests/spark tests/pipelines
+	$(AT_TWO_SHARDS) tests/interop
+	$(AT_TWO_SHARDS) tests/security tests/e2e/test_fuzz.py tests/e2e/test_bad_input.py
+	$(AT_TWO_SHARDS) tests/crash/test_kills.py tests/crash/test_power.py -k under_load
 	@if [ -s $(SKIPPED) ]; then \
 	  echo "Skipped lanes, with the number of their tests; \`make tools\` installs what Debian has:"; \
 	  sort $(SKIPPED) | uniq -c; \
 	else echo "No lane was skipped."; fi
 
-bench: $(READY)  ## kernel, core, partitions, journal, files, bus, node, client, login, slow disk, Spark, each beside its baseline
+bench: $(READY)  ## kernel, core, partitions, journal, files, bus, node, shards, client, login, slow disk, Spark, each beside its baseline
 	$(BIN)/python bench/kernel.py
 	$(BIN)/python bench/core.py
 	$(BIN)/python -m bench.partitions
@@ -60,6 +66,7 @@ bench: $(READY)  ## kernel, core, partitions, journal, files, bus, node, client,
 	$(BIN)/python -m bench.filework
 	$(BIN)/python -m bench.bus
 	$(BIN)/python -m bench.node
+	$(BIN)/python -m bench.shards
 	$(BIN)/python -m bench.client
 	$(BIN)/python -m bench.login
 	$(BIN)/python -m bench.slow_disk
@@ -95,6 +102,7 @@ sim-night: $(READY)  ## the simulator for a night: 10,000 seeds
 .PHONY: night
 night: $(READY)  ## for a night: 1,000 kills, 200 cuts, a million frames, Spark under kills, Rust clients; audit
 	$(BIN)/python -m tools.night all
+	$(BIN)/python -m tools.night_shards
 	$(BIN)/python -m tools.night_spark all
 	$(BIN)/python -m tools.night_crates all
 	FUZZ_FRAMES=1000000 $(BIN)/python -m pytest -q tests/e2e/test_fuzz.py

@@ -3,10 +3,12 @@
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
+from tests.crossings import of_this_process
 from tests.known_secrets import check_nodes
 from tests.watched_nodes import watched_nodes
 
@@ -20,8 +22,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--list-skipped", metavar="FILE", help="add a line for each skipped test")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Add up what crossed the bus of nodes with several shards, and fail if that was little."""
+    output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["crossings"] = vars(of_this_process)
+        return
+    if not of_this_process.are_enough and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take what a worker of this run has counted."""
+    of_this_process.add(**getattr(node, "workeroutput", {}).get("crossings", {}))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Add the file and the reason of each skipped test to a list that outlives this run."""
+    """Say what crossed the bus, and add each skipped test to a list that outlives this run."""
+    if of_this_process.received:
+        terminalreporter.write_line(of_this_process.describe())
     file = terminalreporter.config.getoption("--list-skipped")
     if file is None:
         return

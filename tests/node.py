@@ -8,6 +8,8 @@ with running_node() as node:          # a new folder, free ports, gone at the en
 ```
 
 What it printed is part of every failure that is raised here, and `node.output()` gives it.
+
+`NODE_SHARDS=2 pytest ...` starts nodes with two shards, unless their test says how many they have.
 """
 
 import os
@@ -32,6 +34,10 @@ _READY = re.compile(r"^.* is ready: .*$", re.MULTILINE)
 _TCP = re.compile(r", tcp (\S+?),")
 _HTTP = re.compile(r", http http://(\S+?),")
 ANY_PORT = Endpoint("127.0.0.1", 0)
+SHARDS = int(os.environ.get("NODE_SHARDS", "1"))
+# Shards of one test share the cores with those of others, and there may be more of them than cores.
+UNPINNED = {"HEADRACE_SERVER_PIN_CORES": "false"}
+_SHARDS_ENVIRONMENT = {"HEADRACE_SERVER_SHARDS": str(SHARDS), **UNPINNED} if SHARDS > 1 else {}
 
 
 class NodeError(Exception):
@@ -58,7 +64,7 @@ class Node:
         self.http = ANY_PORT
         self._command = [sys.executable, "-m", "headrace", profile, "--data", str(self.data)]
         self._arguments = arguments
-        self._environment = _clean_environment() | dict(environment or {})
+        self._environment = _clean_environment() | _SHARDS_ENVIRONMENT | dict(environment or {})
         self._log = folder / "output.log"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -104,11 +110,20 @@ class Node:
             raise self._describe(f"ended with {code} after SIGTERM")
 
     def kill(self) -> None:
-        """End it with SIGKILL; also right for one that has ended by itself."""
+        """End it with SIGKILL; also right for one that has ended by itself.
+
+        Its shards end with it, as the kernel does it: none is left when this returns.
+        """
         process = self._running()
+        shards = self.shard_pids if process.poll() is None else []
         process.kill()
         process.wait()
         self._process = None
+        deadline = time.monotonic() + STOP_SECONDS_MAX
+        while any(Path(f"/proc/{pid}").exists() for pid in shards):
+            if time.monotonic() > deadline:
+                raise self._describe(f"shards {shards} live on after SIGKILL")
+            time.sleep(_LOOK_SECONDS)
 
     def check_alive(self) -> None:
         """Fail unless the process that was started last still runs.
@@ -129,12 +144,20 @@ class Node:
         """The process that was started last."""
         return self._running().pid
 
+    @property
+    def shard_pids(self) -> list[int]:
+        """The processes of its shards, in the order of their numbers; none if it is one process."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        return sorted(map(int, children))  # They are started in this order.
+
+    @property
+    def pids(self) -> list[int]:
+        """All its processes."""
+        return [self.pid, *self.shard_pids]
+
     def resident_bytes(self) -> int:
-        """Give how much memory of the process is in use now."""
-        status = Path(f"/proc/{self.pid}/status").read_text()
-        found = re.search(r"^VmRSS:\s+(\d+) kB$", status, re.MULTILINE)
-        assert found is not None
-        return int(found[1]) * 1024
+        """Return how much memory its largest process has in use now."""
+        return max(map(_resident_bytes, self.pids))
 
     def output(self) -> str:
         """Give all that it printed, over all its starts."""
@@ -199,6 +222,13 @@ def running_node(
         finally:
             if node.is_started:
                 node.kill()
+
+
+def _resident_bytes(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    found = re.search(r"^VmRSS:\s+(\d+) kB$", status, re.MULTILINE)
+    assert found is not None
+    return int(found[1]) * 1024
 
 
 def _clean_environment() -> dict[str, str]:

@@ -1,13 +1,13 @@
 """Finds mutants: small edits of one function of the core each.
 
 A guard is dropped, a comparison shifted, a condition shortened, a step left out. Assertions, and
-functions that do nothing but assert, are not edited: they are among what should kill a mutant. The
-sample is drawn by the hash of the mutant's name, so that it stays the same while the code around it
-changes.
+functions that do nothing but assert, are not edited: they are among what should kill a mutant. A
+mutant is drawn by the hash of its name. The sample is stored by these names, so that new code does
+not move it; a mutant whose code is gone is replaced by the next one of the draw.
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import msgspec
@@ -164,9 +164,13 @@ def find_mutants() -> Iterator[Mutant]:
             yield from finder.found
 
 
-def draw_sample() -> list[Mutant]:
-    """Return the sample; a mutant whose name stands twice in the code counts once."""
+def draw_sample(stored: Collection[str] = ()) -> list[Mutant]:
+    """Return the stored mutants that are still there, and new ones up to the size of the sample.
+
+    A mutant whose name stands twice in the code counts once.
+    """
     by_name: dict[str, Mutant] = {}
     for mutant in find_mutants():
         by_name.setdefault(mutant.name, mutant)
-    return sorted(by_name.values(), key=lambda each: each.rank)[:SAMPLE]
+    kept = [by_name.pop(name) for name in stored if name in by_name]
+    return kept + sorted(by_name.values(), key=lambda each: each.rank)[: SAMPLE - len(kept)]

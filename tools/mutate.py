@@ -3,15 +3,18 @@
     python -m tools.mutate                      # the next part of the sample, for an hour at most
     python -m tools.mutate --minutes 10 --jobs 2
     python -m tools.mutate --again              # survivors once more, as after new tests
+    python -m tools.mutate --only Judge._cuts   # only mutants of this name
     python -m tools.mutate --list               # survivors by name
 
 A mutant is one small edit of the core (`tools/mutants.py`). It runs against all scenarios, the fast
 tests of the core and seeds of both simulators (`tools/checks.py`): first the quick checks of every
 lane, then the others; whoever fails first has killed it. All checks of a lane run on the code as it
 is before, which tells how long they take and which mutants they reach. If one fails, the tool ends:
-it would kill every mutant. A mutant meets only the checks that reach it. Verdicts are kept in
-`tests/planted/mutants.csv`, so the next run goes on where this one ended. A survivor is a scenario
-that is missing, or is explained in that file.
+it would kill every mutant. A mutant meets only the checks that reach it.
+
+`tests/planted/mutants.csv` is the sample, with the verdicts: the next run goes on with those that
+have none. A mutant whose code is gone is replaced, and the new one names it. A survivor is a
+scenario that is missing, or is explained in that file.
 """
 
 import argparse
@@ -20,6 +23,7 @@ import multiprocessing
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 from itertools import product
 
@@ -30,18 +34,24 @@ from tools.mutants import ROOT, Mutant, draw_sample
 
 RECORDS = ROOT / "tests" / "planted" / "mutants.csv"
 SURVIVED = "survived"
+WAITING = ""
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """Who killed a mutant, or `SURVIVED`; and why a survivor does no harm, if it does none."""
+    """One mutant of the sample: who killed it, `SURVIVED`, or `WAITING` if nobody has judged it.
+
+    A survivor that does no harm has an explanation. A mutant that took the place of one whose code
+    is gone names that one.
+    """
 
     name: str
-    killed_by: str
+    killed_by: str = WAITING
     explanation: str = ""
+    replaces: str = ""
 
 
 def read_verdicts() -> dict[str, Verdict]:
-    """Return what is recorded, by the names of the mutants."""
+    """Return the sample as it is stored, by the names of the mutants."""
     if not RECORDS.exists():
         return {}
     with RECORDS.open(newline="") as file:
@@ -49,16 +59,29 @@ def read_verdicts() -> dict[str, Verdict]:
 
 
 def write_verdicts(verdicts: dict[str, Verdict]) -> None:
-    """Record all verdicts, by name."""
+    """Store the sample and its verdicts, by name."""
     with RECORDS.open("w", newline="") as file:
         writer = csv.DictWriter(file, Verdict.__struct_fields__, lineterminator="\n")
         writer.writeheader()
         writer.writerows(msgspec.to_builtins(verdicts[name]) for name in sorted(verdicts))
 
 
+def renew(stored: dict[str, Verdict], sample: Sequence[Mutant]) -> dict[str, Verdict]:
+    """Return the verdicts of the sample; new mutants wait, in the places of those that are gone."""
+    gone = [name for name in stored if name not in {each.name for each in sample}]
+    new = [each.name for each in sample if each.name not in stored]
+    kept = {each.name: stored[each.name] for each in sample if each.name in stored}
+    places = (*gone, *[""] * len(new))
+    return kept | {
+        name: Verdict(name, replaces=place) for name, place in zip(new, places, strict=False)
+    }
+
+
 def show(verdicts: dict[str, Verdict]) -> None:
     """Print the sums, and the survivors with what explains them."""
-    lanes = Counter(each.killed_by.partition(":")[0] for each in verdicts.values())
+    lanes = Counter(
+        each.killed_by.partition(":")[0] or "not judged yet" for each in verdicts.values()
+    )
     for lane, count in lanes.most_common():
         print(f"{count:4} {lane}")
     for each in verdicts.values():
@@ -71,16 +94,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--only", default="", help="judge only those with this text in their name")
     parser.add_argument("--again", action="store_true", help="judge survivors again too")
     parser.add_argument("--list", action="store_true", help="print the verdicts and do nothing")
     arguments = parser.parse_args()
-    sample = draw_sample()
-    known = read_verdicts()
-    verdicts = {each.name: known[each.name] for each in sample if each.name in known}
+    stored = read_verdicts()
+    sample = draw_sample(stored)
+    verdicts = renew(stored, sample)
     if not arguments.list:
+        write_verdicts(verdicts)
         _judge_all(sample, verdicts, arguments)
     show(verdicts)
-    print(f"{len(verdicts)} of {len(sample)} judged")
+    judged = [each for each in verdicts.values() if each.killed_by != WAITING]
+    print(f"{len(judged)} of {len(sample)} judged")
 
 
 def _judge_all(
@@ -89,8 +115,9 @@ def _judge_all(
     waiting = [
         each
         for each in sample
-        if each.name not in verdicts
-        or (arguments.again and verdicts[each.name].killed_by == SURVIVED)
+        if arguments.only in each.name
+        and verdicts[each.name].killed_by
+        in ((WAITING, SURVIVED) if arguments.again else (WAITING,))
     ]
     ends = time.monotonic() + 60 * arguments.minutes
     measured: dict[str, Measured] = {}
@@ -105,7 +132,7 @@ def _judge_all(
         with multiprocessing.Pool(arguments.jobs) as pool:
             for mutant, failure in pool.imap_unordered(run, waiting):
                 if failure:
-                    verdicts[mutant.name] = Verdict(mutant.name, failure)
+                    _judge(verdicts, mutant, killed_by=failure)
                     write_verdicts(verdicts)
                     print(f"{failure}\n    {mutant.name}", flush=True)
                 else:
@@ -114,8 +141,17 @@ def _judge_all(
                     return
         waiting = alive
     for mutant in waiting:
-        verdicts.setdefault(mutant.name, Verdict(mutant.name, SURVIVED))
+        _judge(verdicts, mutant, killed_by=SURVIVED)
     write_verdicts(verdicts)
+
+
+def _judge(verdicts: dict[str, Verdict], mutant: Mutant, *, killed_by: str) -> None:
+    """Note the verdict of a mutant; one that survives again keeps its explanation."""
+    verdict = verdicts[mutant.name]
+    explanation = verdict.explanation if killed_by == SURVIVED else ""
+    verdicts[mutant.name] = msgspec.structs.replace(
+        verdict, killed_by=killed_by, explanation=explanation
+    )
 
 
 def _run_lane(

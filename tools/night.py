@@ -27,6 +27,7 @@ from tests.crash.load import Tally
 from tests.crash.power import CutTally, run_cuts, why_not
 from tests.crash.stale import KINDS, Archive
 from tests.crash.steps import Ending, count_steps, end_at, end_recovery_at
+from tests.crossings import of_this_process as crossed
 from tests.watched_nodes import watched_nodes
 
 KILLS = 1000
@@ -173,6 +174,9 @@ def main() -> int:
         try:
             with watched_nodes():
                 told = lane(count, asked.seed, asked.jobs)
+            if crossed.received:
+                told += f"\n{crossed.describe()}"
+            assert crossed.are_enough, told
         except AssertionError as violation:
             failed.append(name)
             told = f"VIOLATION: {violation}"

@@ -48,6 +48,7 @@ _VOLATILE = (
     (re.compile(r"\d[\d,.]* (GiB|MiB|KiB|B)\b"), "<size>"),
     (re.compile(r"\d[\d,.]*( messages)?/s"), "<rate>"),
     (re.compile(r"process \d+"), "process <n>"),
+    (re.compile(r"(\d+) files: \1 fine"), "<n> files: all fine"),  # by the number of cores
     (re.compile(r"has the password \S+"), "has the password <made>"),
     (re.compile(r" {2,}|─+"), "  "),  # how wide a column is
 )

@@ -9,6 +9,7 @@ import sys
 
 from headrace.server.bootstrap import run
 from headrace.server.config.load import load_config
+from headrace.server.shard_count import settle_shards
 
 
 def main() -> int:
@@ -16,7 +17,8 @@ def main() -> int:
     identity, data, _, tcp, _, http = sys.argv[1:]
     flags = {"server.data_dir": data, "tcp.address": tcp, "http.address": http}
     config = load_config(None, os.environ, flags, "dev")
-    return run(config, profile="dev", is_throwaway=False, boot_identity=int(identity))
+    places = settle_shards(config, folder=config.server.data_dir).shards
+    return run(config, is_throwaway=False, places=places, boot_identity=int(identity))
 
 
 if __name__ == "__main__":

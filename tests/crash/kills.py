@@ -5,6 +5,7 @@ import time
 
 from headrace.server.doctor.examine import examine
 from headrace.server.doctor.report import Verdict
+from tests import crossings
 from tests.crash.client import Client
 from tests.crash.load import Crowd, Tally, make_topics
 from tests.crash.process import crash_node
@@ -33,6 +34,7 @@ def run_kills(kills: int, seed: int) -> Tally:
             def interrupt() -> None:
                 time.sleep(rng.uniform(*_LOAD_SECONDS))
                 node.check_alive()
+                crossings.note(node)
                 node.kill()
 
             crowd.run(node.tcp, interrupt)

@@ -18,6 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from headrace.wire.identifiers import First
+from tests import crossings
 from tests.crash.client import Client
 from tests.crash.load import Crowd, Tally, make_topics
 from tests.crash.process import CrashNode
@@ -123,6 +124,7 @@ class _Cuts:
     def cut_under_load(self, crowd: Crowd) -> None:
         time.sleep(self.rng.uniform(*_LOAD_SECONDS))
         self.node.check_alive()
+        crossings.note(self.node)
         crowd.is_ending = True
         self.cut()
 

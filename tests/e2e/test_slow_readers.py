@@ -63,6 +63,7 @@ def prepare(client: RawClient) -> str:
 
 
 def test_500_slow_readers_of_large_polls(node: Node) -> None:
+    """SH-30: their replies wait in queues, and others are answered."""
     healthy = RawClient(node.tcp, client=1)
     token = prepare(healthy)
     assert healthy.call(messages.POLL_MESSAGES, make_poll()).messages_count > MESSAGES // 3

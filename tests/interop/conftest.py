@@ -13,6 +13,7 @@ from datetime import timedelta
 import pytest
 from apache_iggy import AutoLogin, IggyClient, TcpConfig, TcpReconnectionConfig
 
+from tests import crossings
 from tests.node import Node, running_node
 
 TEST_SECONDS_MAX = 60.0
@@ -37,6 +38,7 @@ def node() -> Iterator[Node]:
     """A node that all tests of this worker share; it must end cleanly after them."""
     with running_node() as made:
         yield made
+        crossings.note(made)
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ async def test_stats(node: Node, connect: Connect, stream: str) -> None:
     assert stats.segments_count >= 2
     assert stats.clients_count >= 1
     assert stats.consumer_groups_count >= 1
-    assert stats.process_id == node.pid
+    assert stats.process_id in node.pids
     assert stats.hostname == socket.gethostname()
     assert stats.iggy_server_version == __version__
     semver = stats.iggy_server_semver or 0

@@ -9,7 +9,7 @@ import pytest
 
 from tools.checks import Measured, with_marks
 from tools.mutants import ROOT, SAMPLE, SOURCE, Mutant, draw_sample, find_mutants
-from tools.mutate import SURVIVED, read_verdicts
+from tools.mutate import SURVIVED, WAITING, Verdict, read_verdicts, renew
 
 PURGE = "tests/test_scenarios.py::test_scenario[partitions/purge]"
 # A process of its own, as the one that judges must not have imported headrace.
@@ -29,12 +29,27 @@ def run_purge(mutant: Mutant) -> str:
 
 
 def test_mutants_of_the_sample_are_other_code() -> None:
-    sample = draw_sample()
+    sample = draw_sample(read_verdicts())
     assert len({each.name for each in sample}) == len(sample) == SAMPLE
     for mutant in sample[::10]:
         data = mutant.path.read_bytes()
         assert data[mutant.start : mutant.end].decode() == mutant.old
         assert ast.dump(ast.parse(mutant.edited)) != ast.dump(ast.parse(data)), mutant.name
+
+
+def test_the_stored_sample_stays_and_what_is_gone_is_replaced() -> None:
+    names = [each.name for each in draw_sample()]
+    last = max(find_mutants(), key=lambda each: each.rank).name  # that no draw would bring
+    stored = {name: Verdict(name, SURVIVED) for name in (*names[2:], "vsr: gone", last)}
+    renewed = renew(stored, draw_sample(stored))
+    assert len(renewed) == SAMPLE
+    assert [*renewed] == [*names[2:], last, names[0]]
+    assert renewed[last].killed_by == SURVIVED
+    assert renewed[names[0]] == Verdict(names[0], WAITING, replaces="vsr: gone")
+
+
+def test_the_sample_is_stored() -> None:
+    assert len(read_verdicts()) == SAMPLE
 
 
 def test_marks_are_code_too() -> None:

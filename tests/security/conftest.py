@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests import crossings
 from tests.node import running_node
 from tests.security.house import House, make_house
 
@@ -12,3 +13,4 @@ from tests.security.house import House, make_house
 def house() -> Iterator[House]:
     with running_node() as node, make_house(node) as made:
         yield made
+        crossings.note(node)

@@ -70,6 +70,8 @@ WHAT: Mapping[str, str] = {
     "delete personal access token": OWN,
     "get stats": "look at the server",
     "get node counters": "look at the server",
+    "get node shards": "look at the server",
+    "get reconcile status": "look at the server",
     "accept time": "manage the server",
     "get snapshot file": "look at the server",
     "get client": "look at the server",
