@@ -272,7 +272,7 @@ class Commands:
     def do_transfer(self, replica: str) -> None:
         source = self.replicas[replica]
         self.stage.machine.install(offered(source, self.stage))
-        self.stage.table.install(source.table.encode())
+        self.stage.table.install(source.table.encode(), source.op)
         self.stage.journal, self.stage.op = list(source.journal), source.op
         self.stage.settle()
 

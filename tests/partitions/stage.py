@@ -307,7 +307,7 @@ class Stage:
         self._begin()
         if artifacts:
             self.machine.install(artifacts)
-        self.table.install(table)
+        self.table.install(table, op)
         self.check()
         for header, body in self.journal:
             if header.op > op:

@@ -269,7 +269,7 @@ def test_equal_tables_are_equal_bytes_and_come_back() -> None:
         stage.send(client=client, request=100 + len(stage.journal))
     data = stage.table.encode()
     other = DedupTable(NAMESPACE, Probes())
-    other.install(data)
+    other.install(data, stage.op)
     assert other.encode() == data
     header, _ = stage.journal[0]
     retry = request(header.request, client=5)
@@ -280,7 +280,7 @@ def test_equal_tables_are_equal_bytes_and_come_back() -> None:
         new = PrepareHeader(client=77, request=1, op=9, operation=160)
         table.record(new, stage.journal[0][1], reply_frame(new, _confirmed(stage)))
     assert other.encode() == stage.table.encode()
-    other.install(b"")
+    other.install(b"", 0)
     assert len(other) == 0
 
 
@@ -291,8 +291,8 @@ def test_any_flipped_byte_of_a_table_is_noticed() -> None:
         damaged = bytearray(data)
         damaged[position] ^= 1
         with pytest.raises(CorruptError):
-            stage.table.install(bytes(damaged))
+            stage.table.install(bytes(damaged), stage.op)
     for low, high in pairwise(range(1, len(data), 7)):
         with pytest.raises(CorruptError):
-            stage.table.install(data[low:high])
+            stage.table.install(data[low:high], stage.op)
     assert stage.table.encode() == data

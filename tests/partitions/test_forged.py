@@ -55,11 +55,15 @@ def test_a_request_table_that_nobody_writes_is_refused() -> None:
         ([(12, bytes([2]))], data[32:-8], "2 clients with bytes left, or one twice"),
         ([], bytes(3), "1 clients with bytes left"),
         ([(80, bytes([17]))], b"", "17 answers, limit 16"),
+        ([(32, bytes(16))], b"", "client 0"),
+        ([raised(data, 88)], b"", "an answer to 2, which is not applied"),
+        ([raised(data, 104)], b"", "an answer of op 2 behind op 0, up to op 1"),
+        ([(104, bytes(8))], b"", "an answer of op 0 behind op 0"),
     ):
         with pytest.raises(CorruptError, match=text):
-            stage.table.install(resealed(data, *changes, extra=extra))
+            stage.table.install(resealed(data, *changes, extra=extra), stage.op)
     assert stage.table.encode() == data
-    stage.table.install(resealed(data))
+    stage.table.install(resealed(data), stage.op)
     assert stage.table.encode() == data
 
 

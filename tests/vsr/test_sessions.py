@@ -1,8 +1,13 @@
 """The client table: who may ask, and what is answered to a request that comes again."""
 
+import msgspec
+import pytest
+
 from headrace.base.limits import HEADER_BYTES
 from headrace.ports.machine import Verdict
 from headrace.vsr.sessions import ClientTable
+from headrace.wire.errors import CorruptError
+from headrace.wire.replica.artifacts import ClientEntry, encode_client_table
 from headrace.wire.replica.prepares import PrepareHeader
 from headrace.wire.replies import REPLY, ReplyHeader
 from headrace.wire.requests import RequestHeader
@@ -118,7 +123,7 @@ def test_who_asked_last_is_dropped_last_on_every_replica() -> None:
     for client in (7, 8, 9):
         table.disconnect(client)
     copy = ClientTable(clients_max=3)
-    copy.install(table.encode())
+    copy.install(table.encode(), commit=6)
     for each in (table, copy):
         for op, (client, dropped) in enumerate([(1, 9), (2, 7), (3, 8)], 7):
             assert each.user_of(dropped) is not None
@@ -143,6 +148,56 @@ def test_what_is_written_is_read() -> None:
         apply(table, client, 1, op=20 + client)
     table.disconnect(2)
     copy = ClientTable()
-    copy.install(table.encode())
+    copy.install(table.encode(), commit=29)
     assert copy.encode() == table.encode()
     assert judge(copy, 9, 9, 1) == judge(table, 9, 9, 1)
+
+
+def reply_to(client: int, request: int, op: int) -> bytes:
+    return REPLY.encode(ReplyHeader(client=client, request=request, op=op, size=HEADER_BYTES))
+
+
+LAWFUL = ClientEntry(
+    client=7,
+    epoch=1,
+    user_id=3,
+    watermark=5,
+    watermark_checksum=0,
+    replies=(reply_to(7, 2, 4), reply_to(7, 5, 6)),
+)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"client": 8},
+        {"epoch": 0},
+        {"epoch": 10},
+        {"watermark": 4},
+        {"replies": (reply_to(7, 5, 6), reply_to(7, 2, 4))},
+        {"replies": (reply_to(7, 2, 6), reply_to(7, 5, 6))},
+        {"replies": (reply_to(7, 2, 4), reply_to(7, 5, 10))},
+        {"replies": (reply_to(7, 2, 4), reply_to(7, 5, 6)[:-1])},
+        {"replies": ()},
+    ],
+    ids=str,
+)
+def test_a_table_that_no_log_leads_to_is_refused(change: dict[str, object]) -> None:
+    """NW13: a peer that lies about its table changes nothing."""
+    table = ClientTable()
+    table.install(encode_client_table((LAWFUL,)), commit=9)
+    table.check(commit=9)
+    before = table.encode()
+    wrong = msgspec.structs.replace(LAWFUL, **change)
+    with pytest.raises(CorruptError):
+        table.install(encode_client_table((wrong,)), commit=9)
+    assert table.encode() == before
+
+
+def test_a_table_with_too_many_clients_or_one_op_twice_is_refused() -> None:
+    other = ClientEntry(client=8, epoch=6, user_id=3, watermark=0, watermark_checksum=0)
+    for entries in ((LAWFUL, LAWFUL), (LAWFUL, other)):
+        with pytest.raises(CorruptError, match="twice"):
+            ClientTable().install(encode_client_table(entries), commit=9)
+    with pytest.raises(CorruptError, match="2 clients, limit 1"):
+        ClientTable(clients_max=1).install(encode_client_table((LAWFUL, other)), commit=9)

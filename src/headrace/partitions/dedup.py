@@ -269,11 +269,13 @@ class DedupTable:
         assert len(covered) == size, "every client is written with all its answers"
         return covered + xxh3_64(covered).to_bytes(_CHECKSUM_BYTES, "little")
 
-    def install(self, data: bytes) -> None:
-        """Replace the table by one that was written; no bytes at all are an empty one.
+    def install(self, data: bytes, commit: int) -> None:
+        """Replace the table by one that was written when all ops up to `commit` were applied.
+
+        No bytes at all are an empty table.
 
         Raises:
-            CorruptError: The bytes are damaged; nothing has changed.
+            CorruptError: The bytes are damaged, or contradict each other; nothing has changed.
         """
         if not data:
             self._clients, self._cluster = {}, 0
@@ -288,11 +290,13 @@ class DedupTable:
             raise CorruptError(f"request table begins with {magic!r}, version {version}")
         reader = Reader(covered[_HEAD.size :])
         try:
-            clients = dict([_read_client(reader) for _ in range(count)])
+            clients = dict([_read_client(reader, commit) for _ in range(count)])
         except DecodeError as error:
             raise CorruptError(f"request table: {error}") from None
         if reader.remaining or len(clients) != count:
             raise CorruptError(f"request table of {count} clients with bytes left, or one twice")
+        if count > self._clients_max:
+            raise CorruptError(f"request table of {count} clients, limit {self._clients_max}")
         self._clients = clients
         self._cluster = int.from_bytes(cluster, "little")
 
@@ -321,12 +325,22 @@ def _answer_of(header: PrepareHeader, body: Buffer, reply: bytes) -> bytes:
     )
 
 
-def _read_client(reader: Reader) -> tuple[tuple[int, int], _Client]:
-    client_id, user_id, watermark, bitmap, count = _CLIENT.unpack(reader.take(_CLIENT.size))
+def _read_client(reader: Reader, commit: int) -> tuple[tuple[int, int], _Client]:
+    client_data, user_id, watermark, bitmap, count = _CLIENT.unpack(reader.take(_CLIENT.size))
+    client_id = int.from_bytes(client_data, "little")
     if count > ANSWERS_MAX:
         raise DecodeError(f"{count} answers, limit {ANSWERS_MAX}")
+    if client_id == 0:
+        raise DecodeError("client 0, whose ops have no number")
     client = _Client(watermark, int.from_bytes(bitmap, "little"))
+    op_before = 0
     for _ in range(count):
         answer = bytes(reader.take(_ANSWER.size))
-        client.answers[_ANSWER.unpack(answer)[0]] = answer
-    return (int.from_bytes(client_id, "little"), user_id), client
+        request, _, _, op, *_ = _ANSWER.unpack(answer)
+        if not client.is_used(request) or request in client.answers:
+            raise DecodeError(f"an answer to {request}, which is not applied or has one already")
+        if not op_before < op <= commit:
+            raise DecodeError(f"an answer of op {op} behind op {op_before}, up to op {commit}")
+        client.answers[request] = answer
+        op_before = op
+    return (client_id, user_id), client

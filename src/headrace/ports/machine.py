@@ -132,9 +132,9 @@ class RequestTable(Protocol):
     def encode(self) -> bytes:
         """Write the table; equal tables give equal bytes."""
 
-    def install(self, data: bytes) -> None:
-        """Replace the table by one that was written.
+    def install(self, data: bytes, commit: int) -> None:
+        """Replace the table by one that was written when all ops up to `commit` were applied.
 
         Raises:
-            CorruptError: The bytes are damaged.
+            CorruptError: The bytes are damaged, or contradict each other; nothing has changed.
         """

@@ -322,7 +322,7 @@ def _restore(state: State, recovered: RecoveredGroup) -> None:
     if checkpoint is not None and checkpoint.commit_header:
         header = PREPARE.decode(checkpoint.commit_header)
         state.machine.install(checkpoint.artifacts)
-        state.table.install(checkpoint.client_table)
+        state.table.install(checkpoint.client_table, header.op)
         state.commit_min = header.op
         state.log = Log(header.op)
         state.log.put(Entry(header, None, data=checkpoint.commit_header, is_durable=True))

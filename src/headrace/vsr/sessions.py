@@ -3,11 +3,12 @@
 Only applying committed ops changes it, so every replica has the same (VS-25 to VS-29, O4.1).
 """
 
-from operator import itemgetter
+from operator import itemgetter, lt
 
-from headrace.base.limits import CLIENT_TABLE_REPLIES_MAX
+from headrace.base.limits import CLIENT_TABLE_REPLIES_MAX, HEADER_BYTES
 from headrace.ports.machine import Verdict
 from headrace.ports.network import Buffer
+from headrace.wire.errors import CorruptError
 from headrace.wire.replica.artifacts import ClientEntry, decode_client_table, encode_client_table
 from headrace.wire.replica.prepares import PrepareHeader
 from headrace.wire.replies import REPLY
@@ -185,26 +186,51 @@ class ClientTable:
             )
         )
 
-    def install(self, data: bytes) -> None:
-        """Replace the table by one that was written.
+    def install(self, data: bytes, commit: int) -> None:
+        """Replace the table by one that was written when all ops up to `commit` were applied.
 
         Raises:
-            CorruptError: The bytes are damaged.
+            CorruptError: The bytes are damaged, or contradict each other; nothing has changed.
         """
-        clients = []
-        for entry in decode_client_table(data):
-            client = _Client(entry.user_id)
-            client.epoch = latest = entry.epoch
-            client.watermark = entry.watermark
-            client.watermark_checksum = entry.watermark_checksum
-            client.is_connected = entry.is_connected
-            for frame in entry.replies:
-                reply = REPLY.decode(frame)
-                client.replies[reply.request] = frame
-                latest = max(latest, reply.op)
-            clients.append((latest, entry.client, client))
-        clients.sort(key=itemgetter(0))
-        self._clients = {number: client for _, number, client in clients}
+        entries = decode_client_table(data)
+        if len(entries) > self._clients_max:
+            raise CorruptError(f"client table of {len(entries)} clients, limit {self._clients_max}")
+        clients: dict[int, tuple[int, int, _Client]] = {}
+        for entry in entries:
+            client = _read_client(entry, commit)
+            clients[entry.client] = (client.latest_op, entry.client, client)
+        in_order = sorted(clients.values(), key=itemgetter(0))
+        ops = [op for op, _, _ in in_order]
+        if len(clients) != len(entries) or not all(map(lt, ops, ops[1:])):
+            raise CorruptError("client table with a client twice, or one op of two clients")
+        self._clients = {number: client for _, number, client in in_order}
+
+
+def _read_client(entry: ClientEntry, commit: int) -> _Client:
+    """Take up an entry that was written; an entry that no log can lead to is refused."""
+    client = _Client(entry.user_id)
+    client.epoch = entry.epoch
+    client.watermark = entry.watermark
+    client.watermark_checksum = entry.watermark_checksum
+    client.is_connected = entry.is_connected
+    request = op = 0
+    for frame in entry.replies:
+        if len(frame) < HEADER_BYTES:
+            raise CorruptError(f"client {entry.client} with a reply of {len(frame)} bytes")
+        reply = REPLY.decode(frame)
+        if reply.client != entry.client or reply.request <= request or not op < reply.op <= commit:
+            raise CorruptError(
+                f"client {entry.client} with reply {reply.request} of client {reply.client} at op "
+                f"{reply.op}, behind reply {request} at op {op} and up to op {commit}"
+            )
+        request, op = reply.request, reply.op
+        client.replies[request] = frame
+    if not 0 < entry.epoch <= commit or entry.watermark != request:
+        raise CorruptError(
+            f"client {entry.client} with session {entry.epoch} and watermark {entry.watermark}, "
+            f"its last reply is {request}, the last op {commit}"
+        )
+    return client
 
 
 def _is_another(header: RequestHeader, client: _Client, reply: bytes | None) -> bool:

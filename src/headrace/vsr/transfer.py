@@ -321,11 +321,11 @@ def _install(state: State, commit: int, artifacts: tuple[Piece, ...]) -> None:
         state.probes.hit("contradiction.state")
         raise CorruptError(f"a state of op {commit} that is not of the history of this log")
     before = state.table.encode()
-    state.table.install(table_piece.data)
+    state.table.install(table_piece.data, commit)
     try:
         state.machine.install(machine_pieces)
     except CorruptError:
-        state.table.install(before)
+        state.table.install(before, state.commit_min)
         raise
     state.probes.hit("transfer.completed")
     _move_commit(state, Entry(header, None, data=header_piece.data))
