@@ -160,14 +160,14 @@ _SESSIONS = (
         "Clients log in again after a restart, so the table need not be restored.",
         Edit(
             replica._restore,
-            "state.table.install(checkpoint.client_table)",
+            "state.table.install(checkpoint.client_table, header.op)",
             "pass",
         ),
     ),
     bug(
         "sessions_lost_on_transfer",
         "A state transfer brings the machine; the table will fill by itself.",
-        Edit(transfer._install, "state.table.install(table_piece.data)", "pass"),
+        Edit(transfer._install, "state.table.install(table_piece.data, commit)", "pass"),
     ),
     bug(
         "sessions_not_checkpointed",

@@ -303,8 +303,8 @@ _REQUESTS = (
         "A state transfer brings the messages; requests are the primary's business.",
         Edit(
             transfer._install,
-            "state.table.install(table_piece.data)",
-            "state.table.install(table_piece.data if state.table.is_lockstep else before)",
+            "state.table.install(table_piece.data, commit)",
+            "state.table.install(table_piece.data if state.table.is_lockstep else before, commit)",
         ),
     ),
     bug(
